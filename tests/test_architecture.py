@@ -132,9 +132,9 @@ def imports() -> dict[str, set[str]]:
     return imported
 
 
-def test_no_module_uses_what_another_calls_private() -> None:
+def test_private_names_are_used_only_in_their_module() -> None:
     assert sorted(private_uses()) == []
 
 
-def test_imports_make_no_circle() -> None:
+def test_imports_have_no_cycle() -> None:
     graphlib.TopologicalSorter(imports()).prepare()  # raises a CycleError that names the circle

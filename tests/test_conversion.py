@@ -13,7 +13,7 @@ from tests.conversion import EDGES, METADATA, MODELS, every_layer, make_inputs, 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_outputs_gradients_and_parameters_stay(name, dtype):
+def test_converted_model_has_the_same_outputs_gradients_and_parameters(name, dtype):
     torch.manual_seed(1)
     build, takes = MODELS[name]
     model = build().to(dtype).eval()
@@ -41,7 +41,7 @@ def test_outputs_gradients_and_parameters_stay(name, dtype):
     assert not torch.equal(run(converted, inputs, takes), got)
 
 
-def test_every_layer_has_its_twin():
+def test_every_layer_of_pyg_is_converted():
     torch.manual_seed(0)
     seen = set()
     for layer, inputs in every_layer():
@@ -93,7 +93,7 @@ def test_heterogeneous_model_is_converted():
         torch.testing.assert_close(got[key], expected[key])
 
 
-def test_settings_changed_later_and_what_was_hung_on_a_layer_are_kept():
+def test_changed_settings_and_added_attributes_of_a_layer_are_kept():
     layer = pyg.GATConv(8, 4, 2, edge_dim=3, aggr="max", flow="target_to_source")
     layer.dropout, layer.negative_slope, layer.note = 0.3, 0.5, "third"
     layer.more = torch.nn.Linear(2, 2)

@@ -61,7 +61,7 @@ def test_modules_without_attention_are_not_reported(module):
     assert report.convertible == {"0": "GATConv"}
 
 
-def test_attention_inside_of_other_modules_is_told_by_its_path():
+def test_attention_inside_of_other_modules_is_reported_by_its_path():
     changed = pyg.Polynormer(8, 8, 8, local_layers=1, global_layers=1, local_attn=True)
     changed.global_attn[0] = attention.PerformerAttention(8, 2)
     models = {
@@ -126,7 +126,7 @@ def test_report_names_overridden_methods_of_subclass():
     assert "seen" not in str(report)
 
 
-def test_report_tells_which_layers_run_edge_by_edge_and_why():
+def test_report_lists_edge_by_edge_layers_with_the_reason():
     class Doubled(gattn.nn.GATConv):
         def message(self, x_j, alpha):
             return 2 * alpha.unsqueeze(-1) * x_j
@@ -141,7 +141,7 @@ def test_report_tells_which_layers_run_edge_by_edge_and_why():
     assert "\nedge by edge, as slow as PyG, 3: hooked (a hook on message" in str(report)
 
 
-def test_report_before_conversion_tells_what_would_be_replaced():
+def test_report_before_conversion_lists_the_layers_to_replace():
     parts = [pyg.GPSConv(8, pyg.GATConv(8, 8), heads=2), MyGATConv(8, 8)]
     model = torch.nn.ModuleList(parts)
     report = conversion_report(model)
@@ -153,7 +153,7 @@ def test_report_before_conversion_tells_what_would_be_replaced():
     assert (converted.replaced, converted.left) == (report.convertible, report.left)
 
 
-def test_replacing_nothing_warns_and_tells_what_was_seen():
+def test_conversion_without_replacement_warns_with_the_modules():
     class Hidden(torch.nn.Module):
         def __init__(self):
             super().__init__()

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # torch's exporters raise man
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 1000])
-def test_layouts_of_what_onnx_has_are_those_of_the_rest(size, monkeypatch):
+def test_layouts_by_operations_of_onnx_equal_those_of_torch(size, monkeypatch):
     source, destination = torch.randint(7, (2, size))
     expected = layout.build(source, destination, 9, 8)
     owners = expected.destinations()
@@ -189,7 +189,7 @@ def test_walk_probabilities_are_exported():
 
 
 @pytest.mark.parametrize("name", ["LinearAttention", "SGFormer", "LearnedQueryReadout"])
-def test_export_without_the_number_of_graphs_says_which_argument_to_give(name):
+def test_export_without_the_number_of_graphs_names_the_missing_argument(name):
     with pytest.raises(ValueError, match="pass dim_size to a readout or batch_size"):
         export(BY_NAME[name], BY_NAME[name].called(6, 3))
 

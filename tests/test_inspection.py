@@ -45,7 +45,7 @@ def only(report):
 
 
 @every({layer.kind: layer for layer in LAYERS})
-def test_names_a_path_for_every_layer(layer):
+def test_every_layer_has_a_path(layer):
     module, (inputs, options) = layer.called(6, 3), layer.inputs(NODES, 100)
     if layer.kind in READS_FLOATS:
         with pytest.raises(RuntimeError, match="reads the value of a floating-point tensor"):
@@ -60,7 +60,7 @@ def test_names_a_path_for_every_layer(layer):
         assert (record.path == "fused") == is_fast
 
 
-def test_reference_says_what_forces_it(monkeypatch):
+def test_path_by_the_reference_has_a_reason(monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", "reference")
     record = only(explain_path(nn.GATv2Conv(8, 4), torch.randn(NODES, 8), edges(100)))
     assert (record.path, record.backend) == ("reference", "reference")
@@ -84,7 +84,7 @@ def test_reference_says_what_forces_it(monkeypatch):
         ),
     ],
 )
-def test_path_of_an_own_score_depends_on_the_number_of_edges(count, path, reason, monkeypatch):
+def test_path_of_a_custom_score_depends_on_the_number_of_edges(count, path, reason, monkeypatch):
     monkeypatch.setattr(edge_function, "_has_compiler", lambda: True)
     graph = gattn.Graph(edges(count), NODES)
     record = only(explain_path(OnGraph(score=own_score), torch.randn(NODES, 8), graph))
@@ -129,7 +129,7 @@ def test_one_channel_is_a_reason(width):
         assert reason.startswith(narrow)
 
 
-def test_own_score_that_torch_cannot_compile(monkeypatch):
+def test_custom_score_that_torch_cannot_compile_is_a_reason(monkeypatch):
     graph = gattn.Graph(edges(MIN_COMPILED_CHUNKS * CHUNK), NODES)
     model, x = OnGraph(score=own_score), torch.randn(NODES, 8)
     monkeypatch.setattr(edge_function, "_has_compiler", lambda: False)
@@ -210,7 +210,7 @@ def test_explain_path_leaves_model_and_random_state_unchanged():
     assert model(x, edge_index).isfinite().all()
 
 
-def test_errors_say_what_is_expected():
+def test_errors_name_the_expected_input():
     with pytest.raises(TypeError, match=r"model must be a torch.nn.Module; got function"):
         explain_path(own_score)
     lazy = nn.GATConv(-1, 4)

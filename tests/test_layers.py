@@ -31,7 +31,7 @@ def test_every_layer_is_in_the_registry():
 
 
 @every(ALL)
-def test_layer_is_what_the_registry_says(layer):
+def test_layer_has_the_properties_in_the_registry(layer):
     module = layer.make(6, 3)
     assert layer.kind in {base.__name__ for base in type(module).__mro__}
     assert isinstance(module, AttentionConv) or not layer.conv
@@ -48,7 +48,7 @@ def test_layer_is_what_the_registry_says(layer):
 
 
 @every(SHARED)
-def test_pyg_takes_the_same_arguments(layer):
+def test_layer_of_pyg_has_the_same_arguments(layer):
     if layer.made_by is None and layer.kind != "GPSConv":
         # Gattn's GPSConv contains a local layer of gattn, so its repr differs.
         theirs, ours = layer.make(6, 3, package=pyg), layer.make(6, 3)

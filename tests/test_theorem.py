@@ -105,7 +105,7 @@ def test_readouts_on_edge_case_graphs_are_invariant(layer):
     assert_batch_independent(readout, WIDTH, readout=True)
 
 
-def test_no_layer_is_left_out():
+def test_every_exported_layer_is_tested_for_equivariance():
     """Every layer and readout of the table is tested here."""
     proven = {layer.name for layer in layers().values()}
     tables = ALONG_EDGES, BIPARTITE, GLOBAL, READOUTS

@@ -44,7 +44,7 @@ def test_layer_whose_hooks_cannot_be_seen_runs_edge_by_edge(monkeypatch, name):
     torch.testing.assert_close(late(X, EDGES), theirs(X, EDGES))
 
 
-def test_every_kind_of_hook_is_seen():
+def test_every_kind_of_hook_is_detected():
     """PyG lets users register a hook on each of these methods. A copy of a layer has the hooks of
     the copied layer.
     """
@@ -63,7 +63,7 @@ def test_every_kind_of_hook_is_seen():
 
 @pytest.mark.parametrize("name", pyg_internals.BOUND)
 @pytest.mark.parametrize("how", ["jinja", "orig"])
-def test_methods_that_pyg_may_have_written_are_run(monkeypatch, name, how):
+def test_methods_that_pyg_may_have_generated_are_called(monkeypatch, name, how):
     layer = nn.GATConv(8, 4)
     assert layer.slow_path_reason == ""
     monkeypatch.delattr(nn.GATConv, f"_{how}_{name}")

@@ -14,7 +14,7 @@ from gattn.data.molecules.scaffolds import murcko_scaffold
 @given(
     st.integers(0, 300), st.integers(0, 2**31), st.sampled_from([(0.8, 0.1, 0.1), (0.7, 0.1, 0.2)])
 )
-def test_a_random_split_is_whole(count, seed, fractions):
+def test_a_random_split_contains_every_row_once(count, seed, fractions):
     split = random_split(count, seed=seed, fractions=fractions)
     parts = torch.cat([split.train, split.val, split.test])
     assert parts.sort().values.tolist() == list(range(count))
@@ -62,7 +62,7 @@ def test_a_scaffold_is_in_one_part_only():
     assert split.protocol == "scaffold 5:2.5:2.5"
 
 
-def test_what_was_read_is_split_like_its_texts():
+def test_a_data_set_is_split_like_its_smiles():
     mols = read_smiles(SMILES)
     for split, other in (
         (scaffold_split(mols), scaffold_split(SMILES)),
@@ -76,13 +76,13 @@ def test_what_was_read_is_split_like_its_texts():
         scaffold_split("CC")
 
 
-def test_one_scaffold_of_nearly_all_is_told():
+def test_one_scaffold_of_nearly_all_molecules_has_a_warning():
     with pytest.warns(UserWarning, match="19 of 20 molecules have one scaffold, or none"):
         split = scaffold_split(["C" * n for n in range(1, 20)] + ["C1CC1"])
     assert (len(split.train), len(split.test)) == (1, 19)
 
 
-def test_stereo_does_not_make_a_scaffold():
+def test_stereoisomers_have_one_scaffold():
     assert murcko_scaffold("C[C@H]1CC[C@@H](O)CC1") == murcko_scaffold("CC1CCC(O)CC1") == "C1CCCCC1"
     assert murcko_scaffold("CCO") == ""
 
@@ -172,7 +172,7 @@ def test_a_file_that_is_no_split_is_refused(tmp_path, text, says):
         split_from_file(path, 4)
 
 
-def test_a_split_is_carried_over_to_what_is_left():
+def test_a_split_is_mapped_to_the_remaining_rows():
     split = split_by_names(["train", "val", "test", "train", "test"]).among(torch.tensor([0, 2, 4]))
     assert (split.train.tolist(), split.val.tolist(), split.test.tolist()) == ([0], [], [1, 2])
     nothing = split.among(torch.tensor([], dtype=torch.int64))

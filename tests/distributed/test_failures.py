@@ -36,7 +36,7 @@ def test_other_processes_end_and_name_the_failed_one(start, how):
 
 
 @pytest.mark.slow
-def test_under_torchrun_the_other_process_names_it():
+def test_failure_under_torchrun_is_named_by_the_other_process():
     script = "from tests.distributed import ranks\nfrom gattn.distributed import init_processes\n"
     script += "with init_processes('gloo') as processes: ranks.end_badly(processes, 'kill')"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]

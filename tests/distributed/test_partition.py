@@ -37,7 +37,7 @@ def test_metis_cuts_few_edges():
     assert Partition.metis(edge_index, 40, 1).bounds == (0, 40)
 
 
-def test_without_pymetis_one_line_names_the_extra(monkeypatch):
+def test_missing_pymetis_is_an_error_that_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.raises(ImportError, match=r"pip install gattn\[partition\]"):
         Partition.metis(torch.tensor([[0], [1]]), 2, 2)

@@ -63,7 +63,7 @@ def test_data_parallel_averages_the_parts(run):
         torch.testing.assert_close(grads, [p.grad for p in whole.network.parameters()])
 
 
-def test_checkpoint_of_two_processes_goes_on_in_three(run, tmp_path):
+def test_checkpoint_of_two_processes_resumes_in_three(run, tmp_path):
     path = tmp_path / "checkpoint.pt"
     run(2, ranks.resume, path, 10)
     results = run(3, ranks.resume, path, 10)

@@ -8,7 +8,7 @@ from gattn import functional, graphs
 from gattn.draw import attention_matrix, draw_matrix, figure, matrix
 
 
-def test_weight_stands_at_its_query_and_key():
+def test_weight_is_drawn_at_its_query_and_key():
     graph = graphs.causal([4])
     x = torch.randn(4, 2, 8)
     weights = functional.dot_product_attention_weights(x, x, graph)

@@ -83,12 +83,12 @@ def test_only_negative_weights_have_an_outline():
     assert outlines([-0.5, -0.5]) == legend + 2
 
 
-def test_legend_has_negative_weights_where_there_are_any():
+def test_legend_has_negative_weights_only_if_there_are_some():
     assert texts(draw_molecule("CO", [0.1, 0.5], scale=0.5)) == ["0", "+0.25", "+0.5"]
     assert texts(draw_molecule("CO", [0.1, -0.1], scale=0.5))[:2] == ["−0.5", "−0.25"]
 
 
-def test_legend_has_the_scale_and_says_what_lies_beyond():
+def test_legend_has_the_scale_and_a_note_on_larger_weights():
     within = texts(draw_molecule("CO", [0.1, -0.5], scale=0.5, label="logP"))
     assert within == ["−0.5", "−0.25", "0", "+0.25", "+0.5", "logP"]
     beyond = texts(draw_molecule("CO", [0.1, -0.6], scale=0.5))
@@ -96,7 +96,7 @@ def test_legend_has_the_scale_and_says_what_lies_beyond():
     assert "≥ +0.5" in beyond
 
 
-def test_text_in_any_alphabet_survives_and_long_text_is_cut():
+def test_text_in_any_alphabet_is_drawn_and_long_text_is_shortened():
     title = "β-carotene <&> 'µ²' 中\x07"
     svg = draw_molecule("CO", [0.1, 0.2], title=title, lines=["x" * 500])
     assert texts(svg)[0] == "β-carotene <&> 'µ²' 中"
@@ -182,7 +182,7 @@ def test_no_part_of_a_salt_lies_on_another(text):
             assert left > other[1] or right < other[0] or top > other[3] or bottom < other[2]
 
 
-def test_coordinates_of_a_salt_that_has_them_are_kept():
+def test_coordinates_of_a_salt_are_not_changed():
     molecule = Chem.MolFromSmiles(SALTS[0])
     rdDepictor.Compute2DCoords(molecule)
     before = molecule.GetConformer().GetPositions()

@@ -59,7 +59,7 @@ def test_an_edge_is_wide_where_its_weight_is_large(axes):
     assert (from_1 - at_2) / (at_1 - at_2) == pytest.approx(0.5 / 0.2)
 
 
-def test_of_a_large_network_some_nodes_are_drawn(axes):
+def test_only_a_sample_of_a_large_network_is_drawn(axes):
     star = np.stack([np.zeros(40, int), np.arange(1, 41)])
     draw_network(star, colour=np.arange(41), most=11)
     dots = axes[0].collections[-1].get_offsets()
@@ -157,7 +157,7 @@ def test_a_network_drawn_twice_gives_the_same_picture(dark, paper):
     assert ground == tuple(bytes.fromhex(paper[1:]))
 
 
-def test_no_edge_and_no_node_are_pictures():
+def test_networks_without_edges_or_nodes_are_drawn():
     for edges in (torch.empty(2, 0, dtype=torch.long), np.empty((2, 0))):
         assert draw_network(edges)[1:4] == b"PNG"
 
@@ -194,7 +194,7 @@ def test_arrays_of_wrong_size_are_refused(options, message):
         draw_network(**{"edge_index": RING, **options})
 
 
-def test_of_many_classes_the_most_frequent_have_colours_and_the_others_are_grey(axes):
+def test_most_frequent_of_many_classes_have_colours_and_the_others_are_grey(axes):
     classes = np.r_[np.repeat(np.arange(32, 42), 2), np.arange(32)]
     edges = np.stack([np.arange(51), np.arange(1, 52)])
     draw_network(edges, colour=classes, names=[f"class {i}" for i in range(42)])
@@ -202,7 +202,7 @@ def test_of_many_classes_the_most_frequent_have_colours_and_the_others_are_grey(
     assert texts == [*(f"class {i}" for i in range(32, 42)), "32 other classes"]
 
 
-def test_sample_contains_each_class_by_its_share_and_no_fan_of_a_hub():
+def test_sample_contains_each_class_by_its_share_and_few_neighbours_of_a_hub():
     star = np.stack([np.zeros(300, int), np.arange(1, 301)])
     path = np.stack([np.arange(301, 399), np.arange(302, 400)])
     lonely = 400  # the only node of its class

@@ -15,7 +15,7 @@ from gattn.graph import as_graph, cache
 from tests.graph.checks import SPARSE, ignore_beta
 
 
-def test_self_loops_are_remembered_too(sorts):
+def test_self_loops_are_cached(sorts):
     edge_index = torch.tensor([[0, 1, 2], [1, 2, 2]])
     looped = {as_graph(edge_index, 3, self_loops=True) for _ in range(10)}
     assert len(looped) == 1
@@ -36,7 +36,7 @@ def test_in_place_change_of_edges_is_detected(sorts):
     assert len(sorts) == 3
 
 
-def test_memory_holds_neither_tensor_nor_graph():
+def test_cache_keeps_neither_tensor_nor_graph_alive():
     gc.collect()  # free the tensors in reference cycles of earlier tests before counting
     before = cache.size()
     edge_index = torch.tensor([[0, 1], [1, 0]])
@@ -57,7 +57,7 @@ def test_reused_addresses_are_not_confused():
         assert as_graph(edge_index, 5).edge_index.tolist() == edge_index.tolist()
 
 
-def test_inference_tensors_are_remembered_by_content(sorts):
+def test_inference_tensors_are_cached_by_content(sorts):
     with torch.inference_mode():
         edge_index = torch.tensor([[0, 1], [1, 0]])
         assert as_graph(edge_index, 2) is as_graph(edge_index, 2)
@@ -93,7 +93,7 @@ def test_graph_made_in_inference_mode_serves_training(self_loops):
 
 @SPARSE
 @ignore_beta
-def test_sparse_matrices_are_remembered(sorts, make, indices):
+def test_sparse_matrices_are_cached(sorts, make, indices):
     adj_t = make(torch.tensor([[0.0, 0.0], [0.0, 1.0]]))
     for _ in range(3):
         graph = as_graph(adj_t)
@@ -109,7 +109,7 @@ def test_sparse_matrices_are_remembered(sorts, make, indices):
 
 @SPARSE
 @ignore_beta
-def test_memory_holds_no_sparse_matrix(make, indices):
+def test_cache_keeps_no_sparse_matrix_alive(make, indices):
     gc.collect()  # free the tensors in reference cycles of earlier tests before counting
     before = cache.size()
     adj_t = make(torch.eye(3))
@@ -136,7 +136,7 @@ def test_cache_of_ownerless_objects_is_bounded():
     assert built[-1] == 0  # The entry of the key 0 was evicted from the cache and then built again.
 
 
-def test_threads_share_what_is_made_of_numbers_alone():
+def test_threads_read_correct_values_from_the_cache():
     errors, before = [], sys.getswitchinterval()
 
     def work(seed):
@@ -159,7 +159,7 @@ def test_threads_share_what_is_made_of_numbers_alone():
     assert not errors
 
 
-def test_cached_last_keeps_last_result_and_no_references():
+def test_cache_of_the_last_result_holds_no_references():
     graph, other = (Graph(torch.tensor([[0], [1]]), 2) for _ in range(2))
     kinds, built = [torch.tensor([k]) for k in range(2)], []
 

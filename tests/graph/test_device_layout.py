@@ -63,7 +63,7 @@ def degrees(graph):
     return [stats.max_degree(graph.layout), stats.max_degree(graph.layout, transposed=True)]
 
 
-def test_largest_degrees_go_along_to_a_device():
+def test_largest_degrees_are_stored_on_the_cpu_after_a_move():
     graph = Graph(torch.tensor([[0, 1, 2, 2], [1, 1, 1, 0]]), 3)
     moved = graph.to("meta")  # tensors on the device "meta" have no values to read
     assert degrees(moved) == [3, 2]

@@ -25,7 +25,7 @@ def test_graph_attributes_cannot_be_changed():
     assert graph.size == (2, 2)
 
 
-def test_does_not_alias_the_callers_tensor():
+def test_graph_does_not_share_memory_with_the_callers_tensor():
     edge_index = torch.tensor([[0, 1], [1, 0]])
     graph = Graph(edge_index, 2)
     edge_index.zero_()
@@ -33,7 +33,7 @@ def test_does_not_alias_the_callers_tensor():
 
 
 @CASES
-def test_pickle_copy_and_move(case, tmp_path):
+def test_copies_pickles_and_moved_graphs_have_the_same_edges(case, tmp_path):
     graph = case.graph().with_self_loops()
     torch.save(graph, tmp_path / "graph.pt")
     loaded = torch.load(tmp_path / "graph.pt", weights_only=True)
@@ -58,7 +58,7 @@ def test_blocks_load_with_weights_only(build, tmp_path):
     assert_same_graph(loaded, build([2, 3]))
 
 
-def test_pickle_is_checked_as_it_is_read():
+def test_invalid_pickle_is_refused():
     """The indices that are read from a pickle are checked, so that no kernel reads out of
     bounds.
     """

@@ -46,7 +46,7 @@ def test_layout_of_random_graphs_equals_a_plain_sort(name, data):
 
 
 @CASES
-def test_edges_come_back_in_the_callers_order(case):
+def test_edges_are_returned_in_the_callers_order(case):
     graph = case.graph()
     assert torch.equal(graph.edge_index, case.edge_index)
     assert graph.num_edges == case.edge_index.shape[1]
@@ -74,7 +74,7 @@ def test_transpose_turns_edges_and_layout(case):
      ((2**31 - 2**16, 1, 1), torch.int64), ((1, 2**31, 1), torch.int64),
      ((1, 1, 2**40), torch.int64)],
 )  # fmt: skip
-def test_indices_are_32_bit_where_they_fit(sizes, dtype):
+def test_indices_are_32_bit_if_they_fit(sizes, dtype):
     assert reference.index_dtype(*sizes) == dtype
 
 

@@ -35,7 +35,7 @@ def test_error_names_largest_32_bit_index():
         Graph(edges)
 
 
-def test_kernels_lay_out_nothing_that_is_out_of_range():
+def test_sort_kernels_refuse_indices_out_of_range():
     """Kernels check each index when they read it, because another thread may write to the indices
     at any time.
     """
@@ -45,7 +45,7 @@ def test_kernels_lay_out_nothing_that_is_out_of_range():
     assert build(*torch.tensor([[0, 2], [1, 1]]), 3, 3) is not None
 
 
-def test_edges_written_by_a_thread_while_they_are_laid_out():
+def test_edges_written_by_a_thread_during_sorting_give_a_valid_layout_or_an_error():
     edges = torch.zeros(2, 20_000, dtype=torch.int64)
     numbers, done = edges.numpy(), threading.Event()
 

@@ -62,21 +62,21 @@ def test_uncounted_writes_are_detected(write, view, with_and_without_kernels):
 
 @SPARSE
 @ignore_beta
-def test_uncounted_writes_to_a_sparse_matrix_are_seen(make, indices):
+def test_uncounted_writes_to_a_sparse_matrix_are_detected(make, indices):
     adj_t = make(torch.tensor([[0.0, 0.0], [0.0, 1.0]]))
     assert as_graph(adj_t).edge_index.tolist() == [[1], [1]]
     indices(adj_t).numpy()[:] = 0
     assert as_graph(adj_t).edge_index.sum() == 1
 
 
-def test_uncounted_writes_to_an_edge_index_are_seen():
+def test_uncounted_writes_to_an_edge_index_are_detected():
     edges = EdgeIndex([[0, 1], [1, 0]], sparse_size=(2, 2))
     assert as_graph(edges).num_edges == 2
     edges.as_tensor().numpy()[:] = [[0, 1], [1, 1]]
     assert as_graph(edges).edge_index.tolist() == [[0, 1], [1, 1]]
 
 
-def test_uncounted_writes_to_what_names_segments_are_seen():
+def test_uncounted_writes_to_index_and_ptr_are_detected():
     x, index, ptr = torch.randn(4, 6), torch.tensor([0, 0, 1, 1]), torch.tensor([0, 2, 4])
     readout = gattn.nn.LearnedQueryReadout(6, 4)
     for name, named, new in (("index", index, [1, 0, 0, 0]), ("ptr", ptr, [0, 1, 4])):
@@ -87,7 +87,7 @@ def test_uncounted_writes_to_what_names_segments_are_seen():
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int64])
-def test_writes_to_edge_types_are_seen(dtype, with_and_without_kernels):
+def test_writes_to_edge_types_are_detected(dtype, with_and_without_kernels):
     edges, kind = torch.tensor([[0, 1, 2], [1, 2, 2]]), torch.tensor([0, 0, 1]).to(dtype)
     layer, x = gattn.nn.RGATConv(5, 4, num_relations=2), torch.randn(3, 5)
     layer(x, edges, kind)
@@ -97,7 +97,7 @@ def test_writes_to_edge_types_are_seen(dtype, with_and_without_kernels):
     assert torch.equal(layer(x, edges, kind), layer(x, edges, kind.clone()))
 
 
-def test_graphs_of_fake_tensors_are_not_kept():
+def test_graphs_of_fake_tensors_are_not_cached():
     edges, x = torch.tensor([[0, 1, 2], [1, 2, 2]]), torch.randn(3, 5)
     layer = gattn.nn.GATv2Conv(5, 4, add_self_loops=False)
     blocks = gattn.graphs.complete([2, 1])
@@ -149,7 +149,7 @@ def test_checksum_depends_on_every_number_and_its_place(with_and_without_kernels
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.complex64, torch.bool])
-def test_checksum_depends_on_every_bit_of_what_is_no_integer(with_and_without_kernels, dtype):
+def test_checksum_depends_on_every_bit_of_floating_point_numbers(with_and_without_kernels, dtype):
     numbers = torch.arange(12).remainder(2).to(dtype).view(6, 2)
     seen = {checksum(numbers), checksum(numbers[:3]), checksum(numbers.flip(1))}
     for place in range(12):

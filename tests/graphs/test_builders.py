@@ -180,6 +180,6 @@ NO_WIDTH, POINTS, INDEX = torch.zeros(3, 0), torch.zeros(3, 2), torch.tensor([0,
         (lambda: token_offsets(graphs.causal([2]), -1), ValueError, "max_offset must be >= 0"),
     ],
 )  # fmt: skip
-def test_odd_arguments_get_one_clear_error(call, error, message):
+def test_invalid_arguments_get_one_clear_error(call, error, message):
     with pytest.raises(error, match=message):
         call()

@@ -33,7 +33,7 @@ def test_expander_is_the_same_alone_and_in_a_batch():
     assert graphs.expander([], 3).size == (0, 0)
 
 
-def test_seed_decides_the_edges():
+def test_expander_depends_on_the_seed():
     assert graphs.expander([7], 2, seed=3).edge_index[0].tolist() == [
         1, 2, 0, 4, 0, 3, 2, 6, 1, 5, 4, 6, 3, 5,
     ]  # fmt: skip

@@ -34,7 +34,7 @@ def test_every_kernel_names_its_fields():
             assert tuple(names[first : first + len(cpu._LAYOUT)]) == cpu._LAYOUT, name
 
 
-def test_what_a_kernel_does_not_take_is_refused():
+def test_unknown_fields_of_a_kernel_are_refused():
     with pytest.raises(TypeError, match="the C\\+\\+ kernel dropout has no field colour"):
         cpu.Launcher("dropout", {"x": 0, "colour": 1})
     every = {name for name, _ in cpu._kernels.kernels()["node_scores"]}
@@ -53,7 +53,7 @@ def test_field_without_a_value_is_refused():
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 1000, 300_001])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-def test_checksum_sees_every_element_and_its_place(size, dtype):
+def test_checksum_depends_on_every_element_and_its_place(size, dtype):
     x = torch.arange(size, dtype=dtype) * 4096
     actual = cpu.checksum(x)
     threads = torch.get_num_threads()
@@ -104,7 +104,7 @@ def faults_of_fifty_steps(**environment):
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
-def test_memory_that_a_step_frees_is_there_for_the_next():
+def test_memory_that_a_step_frees_is_reused_by_the_next_step():
     """Memory that a step frees is reused by the next step, unless the environment contains settings
     of malloc.
     """

@@ -42,7 +42,7 @@ def test_operators_of_odd_shapes_in_fp32_equal_the_reference(case, heads, channe
 
 
 @pytest.mark.parametrize("name", [f"{family}, edges" for family in FAMILIES])
-def test_terms_of_edges_that_need_no_gradient(name):
+def test_terms_of_edges_without_gradient_do_not_change_the_other_gradients(name):
     g, operator = graph("plain"), OPERATORS[name]
     tensors, actual = operator.inputs(g, 2, 5), {}
     for term in TERMS:
@@ -171,7 +171,7 @@ def test_minus_infinity_drops_an_edge():
 # Triton's interpreter computes a maximum with numpy.nanmax.
 @pytest.mark.filterwarnings("ignore:All-NaN slice")
 @pytest.mark.parametrize("name", ["plain", "hub"])
-def test_nan_comes_out(name):
+def test_nan_reaches_the_output(name):
     g = graph(name)
     n = g.num_src
     torch.manual_seed(0)

@@ -17,7 +17,7 @@ def test_matches_pyg_on_every_graph(beside_pyg, dtype):
         beside_pyg.check(*pair, x, case.edge_index, edge_attr, case.index, where=case.name)
 
 
-def test_number_of_molecules_may_be_told():
+def test_number_of_molecules_may_be_an_argument():
     model = AttentiveFP(6, 8, 2, **OPTIONS)
     x, edge_attr = torch.randn(4, 6), torch.randn(4, 3)
     graph = Graph(torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]), 4)

@@ -56,7 +56,7 @@ def test_layerwise_inference_equals_full_forward_on_edge_case_graphs():
             close(got, model(x, graph).detach())
 
 
-def test_pyg_s_model_runs_once_it_is_converted(hub):
+def test_converted_model_of_pyg_runs_layer_by_layer(hub):
     model = pyg.GAT(6, 8, 2, 3, heads=2).double().eval()
     x = torch.randn(30, 6).double()
     expected = model(x, hub.edge_index).detach()
@@ -135,7 +135,7 @@ def test_bad_input_gets_one_clear_error(change, error, message):
         layerwise_inference(**arguments | change)
 
 
-def test_result_is_not_written_over_what_is_read():
+def test_output_that_overlaps_the_input_is_refused():
     graph, x = Graph(torch.tensor([[0, 1], [1, 0]]), 2), torch.randn(2, 6)
     with pytest.raises(ValueError, match="out must not share"):
         layerwise_inference(GAT(6, 6, 1).eval(), x, graph, out=x)

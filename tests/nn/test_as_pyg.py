@@ -95,7 +95,7 @@ def _what_hooks_see(layer, args):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_hooks_see_what_they_see_in_pyg(name):
+def test_hooks_receive_the_same_arguments_as_in_pyg(name):
     """Hooks receive the same arguments, with the same shapes and in the same order, as in PyG. Edge
     features of shape [e] keep this shape.
     """
@@ -110,7 +110,7 @@ def test_hooks_see_what_they_see_in_pyg(name):
 
 
 @pytest.mark.parametrize("loops", [False, True])
-def test_subclass_sees_the_edge_features_of_pyg(loops):
+def test_overridden_message_receives_the_edge_features_of_pyg(loops):
     """This test follows PyG's example of an attack, which differentiates the output with respect to
     weights [e] that it passes to the layer.
     """
@@ -166,7 +166,7 @@ def test_weights_come_before_dropout_on_either_path(name, training):
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "GATEConv"])
-def test_integer_edge_features_are_taken_as_in_pyg(name, dtype):
+def test_integer_edge_features_give_the_output_of_pyg(name, dtype):
     edge_attr = torch.randint(0, 4, (6, 3)).to(dtype)
     make = _gate if name == "GATEConv" else lambda p: getattr(p, name)(6, 4, 2, edge_dim=3)
     torch.manual_seed(0)
@@ -188,7 +188,7 @@ def test_other_dtypes_of_edge_features_are_refused_by_name(name):
             layer(X, EDGES, WIDE.to(dtype))
 
 
-def test_ignored_edge_features_are_told_once():
+def test_ignored_edge_features_have_one_warning():
     theirs, ours = pyg.GATConv(6, 4), nn.GATConv(6, 4)
     ours.load_state_dict(theirs.state_dict())
     with pytest.warns(UserWarning, match=r"GATConv\(6, 4, heads=1\) was created without edge_dim "
@@ -221,7 +221,7 @@ BATCH = torch.tensor([0, 0, 0, 1, 1])
     [nn.GATConv(6, 4), nn.TransformerConv(6, 4), nn.TransformerBlock(6)],
     ids=lambda model: type(model).__name__,
 )
-def test_trace_is_refused_in_one_sentence(model):
+def test_torch_jit_trace_is_refused_in_one_sentence(model):
     message = "does not run under torch.jit.trace.*: use torch.compile, torch.export.export or"
     with pytest.raises(RuntimeError, match=message):
         torch.jit.trace(model, (X, EDGES))

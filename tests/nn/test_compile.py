@@ -152,7 +152,7 @@ def test_compiled_model_on_a_graph_equals_the_eager_model():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_sets_of_nodes_need_their_sizes():
+def test_compiled_layer_with_the_sizes_of_graphs_equals_the_eager_layer():
     layer = GPSConv(8, GATv2Conv(8, 4, 2), heads=2, norm="layer_norm")
     x, _ = _features()
     expected = layer(x, EDGES, BATCH)
@@ -172,7 +172,7 @@ def _sized(name, nodes, edges):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", ["GATConv, edges", pytest.param("FAConv", marks=pytest.mark.slow)])
-def test_graphs_of_every_size_share_what_was_compiled(name):
+def test_graphs_of_every_size_share_one_compilation(name):
     torch._dynamo.reset()
     layer, frames = _layer(name).eval(), []
 

@@ -53,7 +53,7 @@ def _explain(model, algorithm, x):
 
 
 @pytest.mark.parametrize("name", CONVS)
-def test_gnn_explainer_finds_what_it_finds_in_pyg(name):
+def test_gnn_explainer_gives_the_masks_of_pyg(name):
     theirs, ours, x = _two_models(name)
     expected, got = (_explain(m, GNNExplainer(epochs=5), x) for m in (theirs, ours))
     assert got.edge_mask.any()
@@ -63,7 +63,7 @@ def test_gnn_explainer_finds_what_it_finds_in_pyg(name):
 
 
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
-def test_attention_explainer_finds_what_it_finds_in_pyg(name):
+def test_attention_explainer_gives_the_masks_of_pyg(name):
     theirs, ours, x = _two_models(name)
     expected, got = (_explain(m, AttentionExplainer(), x) for m in (theirs, ours))
     assert got.edge_mask.any()

@@ -61,7 +61,7 @@ def test_two_runs_and_a_checkpointed_one_give_the_same_bits(layer_and_width):
     assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(*runs))
 
 
-def test_edge_by_edge_gives_the_same(layer_and_width, beside_pyg):
+def test_edge_by_edge_gives_the_output_of_the_kernels(layer_and_width, beside_pyg):
     layer, edge_dim = layer_and_width
     layer, slow = layer.double(), copy.deepcopy(layer).double()
     slow.register_message_forward_hook(lambda module, args, out: None)
@@ -191,7 +191,7 @@ def test_no_tensor_of_size_edges_times_channels_is_allocated(layer_and_width, mo
 
 @pytest.mark.parametrize("options", [{"flow": "target_to_source"}, {"aggr": "max"}], ids=str)
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
-def test_other_flows_and_aggregations_are_pygs(beside_pyg, name, options):
+def test_other_flows_and_aggregations_match_pyg(beside_pyg, name, options):
     pair = beside_pyg.pair(name, (6, 6), 4, 2, **options)
     assert not pair[1].fused
     x, edge_index = _inputs(None, torch.float64)

@@ -60,7 +60,7 @@ def test_forced_kernel_inside_a_transform_gets_an_error(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @every({n: e for n, e in BY_NAME.items() if e.conv or e.batch})
-def test_many_gradients_at_once_are_those_one_by_one(layer):
+def test_batched_gradients_equal_single_gradients(layer):
     """Compare the batched gradients of jacobian(vectorize=True) and grad(is_grads_batched=True)."""
     module = layer.called(6, 3).eval()
     (x, edges), options = layer.inputs(6, 20)
@@ -72,14 +72,14 @@ def test_many_gradients_at_once_are_those_one_by_one(layer):
 
 @every({name: BY_NAME[name] for name in ("GATConv", "GraphAttention", "Set2Set", "AttentiveFP")})
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
-def test_script_is_refused_in_a_sentence_that_says_what_to_do(layer):
+def test_torch_jit_script_is_refused_with_a_remedy(layer):
     module = layer.make(6, 3)
     for model in (module, torch.nn.Sequential(torch.nn.Linear(6, 6), module)):
         with pytest.raises(RuntimeError, match=r"not run under torch\.jit\.script: use torch\.com"):
             torch.jit.script(model)
 
 
-def test_layout_outlives_the_transform():
+def test_layout_from_inside_a_transform_can_be_used_after_it():
     conv, x, edges = GATConv(5, 3), torch.randn(4, 5), EDGES.clone()
     grad(lambda x: conv(x, edges).sum())(x)
     out = conv(x, edges)

@@ -115,7 +115,7 @@ def test_bias_of_minus_infinity_still_drops_its_edge():
 @pytest.mark.parametrize("name", ["edge_weight", "attn_bias"])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_term_that_is_not_finite_is_seen(name, value, dtype):
+def test_term_that_is_not_finite_reaches_the_output(name, value, dtype):
     edges = torch.tensor([[0, 1, 2], [3, 3, 2]])
     x, term = torch.randn(4, 6, dtype=dtype), torch.ones(3, dtype=dtype)
     term[1] = value

@@ -17,7 +17,7 @@ REASONS = set(re.findall(r"^\| `(.+?)` +\|", SECTION, re.M)) - {"slow_path_reaso
 """Reasons for edge-by-edge execution that the guide lists."""
 
 
-def test_layer_tells_why_it_runs_edge_by_edge():
+def test_explain_path_gives_the_reason_for_edge_by_edge():
     class Mine(nn.GATConv):
         def message(self, x_j, alpha):
             return x_j
@@ -137,7 +137,7 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_changes_of_layer_have_the_effect_of_pyg(name):
+def test_changes_of_a_layer_have_the_same_effect_as_in_pyg(name):
     make, reason = CHANGED[name]
     theirs, ours = make(pyg.GATConv), make(nn.GATConv)
     ours.load_state_dict(theirs.state_dict())
@@ -170,7 +170,7 @@ def test_user_defined_attention_is_used():
 
 
 @pytest.mark.parametrize("package", [pyg, nn])
-def test_methods_bound_by_pyg_are_not_overrides(package):
+def test_methods_that_pyg_binds_do_not_count_as_overrides(package):
     layer = package.GATConv(6, 4)
     expected = layer(X, EDGES)
     layer.explain = True

@@ -47,7 +47,7 @@ def graph_():
     ],
 )
 @pytest.mark.parametrize(("dropout", "heads"), [(0.1, 8), (0.5, 3), (0.9, 1)])
-def test_mask_is_philox(name, dropout, heads, operators, graph_):
+def test_mask_equals_that_of_the_philox_generator(name, dropout, heads, operators, graph_):
     inputs = operators[name].inputs(graph_, heads, 4, grad=False)
     plain = _weights(operators[name], inputs, graph_)
     torch.manual_seed(11)
@@ -94,7 +94,7 @@ def test_dropout_of_zero_changes_nothing_and_of_one_gives_zeros(attention, rando
     assert all(t.eq(0).all() for t in zeros.values())
 
 
-def test_manual_seed_governs_it(attention, random_graph):
+def test_mask_depends_on_manual_seed(attention, random_graph):
     inputs = attention.inputs(random_graph)
 
     def draw(seed):

@@ -7,19 +7,19 @@ from tests.families import OPERATORS
 from tests.ops.conftest import DTYPES, WIDTHS
 
 
-def test_every_graph_gives_the_reference(operator, graph, compare):
+def test_every_graph_equals_the_reference(operator, graph, compare):
     compare(operator, graph, heads=3, channels=5)
     compare(operator, graph, heads=8, channels=4, dtype=torch.float32)
 
 
 @pytest.mark.slow
-def test_every_width_and_dtype_gives_the_reference(
+def test_every_width_and_dtype_equals_the_reference(
     operator, width, precision, compare, random_graph
 ):
     compare(operator, random_graph, *width, dtype=precision)
 
 
-def test_every_pair_of_width_and_dtype_gives_the_reference(operator, compare, random_graph):
+def test_every_pair_of_width_and_dtype_equals_the_reference(operator, compare, random_graph):
     """The dtypes rotate with the operators, so that each pair of two of the three occurs."""
     first = list(OPERATORS.values()).index(operator)
     for number, width in enumerate(WIDTHS):
@@ -34,7 +34,7 @@ def test_every_pair_of_width_and_dtype_gives_the_reference(operator, compare, ra
         (32, torch.bfloat16), (64, torch.float32), (128, torch.bfloat16),
     ],
 )  # fmt: skip
-def test_values_as_wide_as_keys_give_the_reference(
+def test_values_as_wide_as_keys_equal_the_reference(
     operator, channels, dtype, compare, random_graph
 ):
     """Test numbers of channels for which kernels were compiled, and other numbers. The kernels
@@ -43,17 +43,17 @@ def test_values_as_wide_as_keys_give_the_reference(
     compare(operator, random_graph, 11, channels, dtype=dtype, dims={"w": channels})
 
 
-def test_int64_indices_give_the_reference(operator, precision, compare, wide_graph):
+def test_int64_indices_equal_the_reference(operator, precision, compare, wide_graph):
     compare(operator, wide_graph, 3, 16, dtype=precision)
 
 
-def test_rows_of_several_segments_give_the_reference(operator, precision, compare, hub_graph):
+def test_rows_of_several_segments_equal_the_reference(operator, precision, compare, hub_graph):
     heads, channels = (1, 3) if precision.itemsize == 2 else (8, 16)
     compare(operator, hub_graph, heads, channels, dtype=precision)
 
 
 @pytest.mark.parametrize(("heads", "channels"), [(3, 4), (8, 16)])
-def test_rows_about_as_long_as_a_segment_give_the_reference(
+def test_rows_about_as_long_as_a_segment_equal_the_reference(
     operator, heads, channels, compare, split_graph
 ):
     compare(operator, split_graph, heads, channels)

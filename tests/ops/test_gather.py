@@ -84,14 +84,14 @@ def test_added_rows_have_the_bits_of_sequential_sums(shape, index_dtype, is_sort
     "total",
     [torch.zeros(3, 4, dtype=torch.float64), torch.zeros(4, 3).t(), torch.zeros(3, 4).half()],
 )
-def test_sums_are_taken_in_their_own_dtype(total):
+def test_sums_of_another_dtype_are_refused(total):
     with pytest.raises(ValueError, match=r"total must be contiguous, of torch\.float32; got"):
         add_rows(torch.ones(2, 4), torch.tensor([0, 2]), total)
 
 
 @INDICES
 @pytest.mark.parametrize("is_sorted", [False, True])
-def test_rows_of_hubs_are_summed_apart(index_dtype, is_sorted):
+def test_rows_of_hubs_are_summed_in_a_separate_buffer(index_dtype, is_sorted):
     index = [0, 2, ~0, ~0, ~1] if is_sorted else [0, ~0, 2, ~1, ~0]
     rows, total, apart = torch.arange(1.0, 6.0)[:, None], torch.zeros(3, 1), torch.zeros(2, 1)
     hubs = torch.tensor([1, 2], dtype=index_dtype)

@@ -31,7 +31,7 @@ def test_an_output_written_in_place_has_gradients_of_the_same_bits(name, dropout
         assert torch.equal(actual, expected)
 
 
-def test_weights_may_be_written_to():
+def test_attention_weights_may_be_written_in_place():
     score = torch.randn(90, 2, requires_grad=True)
     (expected,) = torch.autograd.grad(functional.edge_softmax(score, GRAPH).sin().sum(), score)
     (got,) = torch.autograd.grad(functional.edge_softmax(score, GRAPH).sin_().sum(), score)
@@ -74,7 +74,7 @@ def test_an_activation_in_place_after_a_layer_gives_the_gradients_of_pyg(make):
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_what_a_function_of_few_edges_gave_may_be_written_to():
+def test_output_of_a_custom_score_on_few_edges_may_be_written_in_place():
     """The result shares no memory with recorded tensors or parameters."""
     results = []
     for write in (False, True):

@@ -88,7 +88,7 @@ def test_threads_and_saved_states_do_not_change_bits(dtype: torch.dtype) -> None
         assert torch.equal(network(batch), one[0])
 
 
-def test_gradients_are_derivatives() -> None:
+def test_gradients_pass_gradcheck() -> None:
     network = network_of(torch.float64, targets=1, extra=1, width=8, layers=2)
     batch = batch_of(torch.float64, ["CCO", "C", "CC(=O)N"], extra=1)
     assert "_Network" in type(network(batch).grad_fn).__name__
@@ -128,7 +128,7 @@ def test_weight_that_is_not_finite_reaches_the_output() -> None:
     assert not network(batch).isfinite().any()
 
 
-def test_other_batches_than_molecules_are_errors() -> None:
+def test_batches_that_are_no_molecules_are_an_error() -> None:
     network, batch = network_of(torch.float32), batch_of(torch.float32)
     joined = torch.tensor([[0], [len(batch.x) - 1]])
     attr = torch.cat([batch.edge_attr, batch.edge_attr[:1]])
@@ -145,7 +145,7 @@ def test_other_batches_than_molecules_are_errors() -> None:
         network(replace(batch, ptr=batch.ptr + 1))
 
 
-def test_layers_compute_what_the_kernel_does_not() -> None:
+def test_layers_are_used_where_the_kernel_does_not_apply() -> None:
     batch = batch_of(torch.float32)
     network = MoleculeNetwork(MoleculeSettings(width=16, dropout=0.5), 1)
     assert "_Network" not in type(network(batch).grad_fn).__name__

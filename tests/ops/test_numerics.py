@@ -71,7 +71,7 @@ def test_rows_of_minus_infinity_give_zeros(name, term, backend, operators, rando
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_nan_comes_out_where_it_went_in(operator, backend, random_graph, hub_graph):
+def test_nan_reaches_only_the_outputs_that_depend_on_it(operator, backend, random_graph, hub_graph):
     """A NaN in any input reaches every output that reads it, and no other row."""
     for graph in (random_graph, hub_graph):
         for name, letters in operator.shapes.items():
@@ -128,7 +128,7 @@ def test_scores_at_the_limit_do_not_overflow(dtype_, largest, sign, random_graph
     assert torch.autograd.grad(out.sum(), score)[0].isfinite().all()
 
 
-def test_huge_spread_of_scores_picks_the_largest():
+def test_softmax_of_scores_far_apart_selects_the_largest():
     graph = Graph(torch.stack([torch.arange(5000), torch.zeros(5000, dtype=torch.long)]), (5000, 1))
     score = torch.linspace(-1e6, 1e6, 5000)[:, None]
     for order in (slice(None), torch.arange(4999, -1, -1)):
@@ -150,7 +150,7 @@ def test_strided_inputs_give_the_bits_of_contiguous_ones(operator, restride, ran
     assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 
-def test_expanded_inputs_are_read_in_place(operator, random_graph):
+def test_expanded_inputs_are_not_copied(operator, random_graph):
     """The rows of an expanded input share their memory: the stride is 0."""
     inputs = operator.inputs(random_graph, 2, 4, grad=False)
     single = {name: t[:1].requires_grad_() for name, t in inputs.items()}

@@ -26,7 +26,7 @@ def sparse(n, d, dtype=torch.float64, layout=torch.sparse_csr):
 @pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("shape", [(40, 30), (1, 30), (40, 1), (0, 30)])
-def test_linear_map_is_that_of_the_dense_matrix(layout, bias, shape):
+def test_linear_map_equals_that_of_the_dense_matrix(layout, bias, shape):
     x, linear = sparse(*shape, layout=layout), Linear(shape[1], 5, bias=bias, dtype=torch.float64)
     assert sparse_features.is_sum_over_edges(x, linear.weight)
     got, expected = project(linear, x), linear(x.to_dense())
@@ -64,7 +64,7 @@ def test_wrong_width_or_dtype_is_reported(layout):
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo, torch.sparse_csc])
-def test_compiled_code_leaves_sparse_features_to_eager(layout):
+def test_compiled_code_runs_sparse_features_eagerly(layout):
     x, linear = sparse(20, 8, torch.float32, layout), Linear(8, 3)
     drop = SparseDropout(0.5)
 

@@ -29,7 +29,7 @@ def graph(pairs) -> Graph:
 SEEDS = torch.tensor([499, 3, 120, 3, 0, 77])
 
 
-def test_large_batches_need_no_kernels(graph, monkeypatch):
+def test_large_batches_are_sampled_without_kernels(graph, monkeypatch):
     expected = NeighborSampler(graph, NUM_NEIGHBORS).sample(SEEDS, random_seed=1)
     monkeypatch.setattr(cpu, "_kernels", None)
     monkeypatch.setattr(cpu, "_LARGE", 1)
@@ -72,7 +72,7 @@ def nodes_of(sample):
     return torch.arange(sample.num_nodes[0], sample.nodes.numel())
 
 
-def test_layers_are_laid_out(graph):
+def test_sampled_layers_have_sorted_edges(graph):
     sample = NeighborSampler(graph, NUM_NEIGHBORS).sample(SEEDS, random_seed=2)
     assert len(sample.layer_graphs) == 3
     for layer, block in enumerate([*sample.layer_graphs, sample.graph]):
@@ -116,7 +116,7 @@ def test_layers_compute_what_the_whole_graph_computes(graph, pairs):
     torch.testing.assert_close(h, whole[seeds])
 
 
-def test_failed_sample_leaves_no_trace(graph, pairs):
+def test_failed_sample_does_not_change_later_samples(graph, pairs):
     sampler = NeighborSampler(graph, NUM_NEIGHBORS)
     expected = sampler.sample(SEEDS, random_seed=3)
     with pytest.raises(
@@ -152,7 +152,7 @@ def typed() -> dict[tuple[str, str, str], torch.Tensor]:
 TYPED_SIZES = {"author": 40, "paper": 70, "venue": 3}
 
 
-def test_types_are_sampled_each_by_its_edges(typed):
+def test_nodes_of_each_type_are_sampled_along_its_edges(typed):
     graphs = {
         kind: Graph(pairs, (TYPED_SIZES[kind[0]], TYPED_SIZES[kind[2]]))
         for kind, pairs in typed.items()
@@ -188,7 +188,7 @@ def test_types_are_sampled_each_by_its_edges(typed):
         assert nodes.unique().numel() == nodes.numel()
 
 
-def test_bad_arguments_raise(graph):
+def test_bad_arguments_are_errors(graph):
     bipartite = Graph(torch.tensor([[0], [0]]), (2, 3))
     sampler = NeighborSampler(graph, [2])
     with pytest.raises(TypeError, match=r"graph must be a gattn.Graph; got Tensor"):

@@ -55,7 +55,7 @@ def test_doubled_edges_are_two_paths():
     assert actual.tolist() == [[[2.0], [0.0]]]
 
 
-def test_in_the_order_of_the_edges_that_ask():
+def test_path_lengths_are_in_the_order_of_the_edges():
     chain = torch.tensor([[0, 1, 2], [1, 2, 3]])
     over = Graph(torch.tensor([[3, 0, 0, 1, 0], [0, 3, 1, 1, 3]]), 5)
     assert path_lengths(chain, over, 3).tolist() == [4, 3, 1, 0, 3]

@@ -20,7 +20,7 @@ def test_return_probabilities_are_diagonals_of_powers(steps):
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
-def test_between_nodes_they_are_the_entries_of_powers(steps):
+def test_walk_probabilities_between_nodes_are_entries_of_powers(steps):
     over = Graph(torch.tensor([[0, 3, 0, 4, 5, 1, 0], [3, 0, 3, 2, 5, 5, 0]]), 6)
     source, destination = over.edge_index
     powers = [torch.linalg.matrix_power(WALK, step)[destination, source] for step in range(steps)]
@@ -34,7 +34,7 @@ def test_return_probabilities_match_pyg():
     torch.testing.assert_close(return_probabilities(EDGES, 5, steps=7), expected)
 
 
-def test_memory_follows_the_edges():
+def test_memory_is_proportional_to_the_edges():
     """A chain of 20,000 nodes would take 3 GB as a dense matrix."""
     nodes = 20_000
     ahead = torch.stack([torch.arange(nodes - 1), torch.arange(1, nodes)])

@@ -50,7 +50,7 @@ def test_errors_of_several_targets_are_printed_for_each_target_without_their_mea
         ("links", "ranking", "scores"),
     ],
 )
-def test_the_output_says_what_a_weight_multiplies(item, task, factor, capsys):
+def test_the_output_explains_the_weights_of_components(item, task, factor, capsys):
     component = {"weight": 2.0512, "val": {}, "test": {"mrr": 0.5}}
     small = {**component, "weight": 0.000314}
     metrics = {"task": task, "negatives": 1, "fewest_negatives": 1, item: {"test": 5, "ranked": 5},

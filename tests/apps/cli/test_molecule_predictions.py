@@ -61,7 +61,7 @@ def test_a_table_without_rows_gives_no_rows_and_a_note(folder, tmp_path, gattn):
     assert read_rows(out) == []
 
 
-def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):
+def test_evaluation_leaves_out_training_molecules(folder, tmp_path, gattn):
     out = tmp_path / "evaluation"
     code, output = gattn("evaluate", folder / "numbers", folder / "data.csv", "--out", out)
     assert code == 0, output

@@ -73,7 +73,7 @@ def test_rows_of_two_molecules_are_trained_predicted_and_evaluated(gattn, tmp_pa
     assert (best["solvent"], best["solute"]) == ("O", "CCCCCCCCCCO")
 
 
-def test_a_split_keeps_a_solvent_out(gattn, tmp_path, data):
+def test_a_split_by_solvent_has_no_solvent_in_two_parts(gattn, tmp_path, data):
     run = tmp_path / "run"
     split = ["--split", "molecule:solvent"]
     assert gattn("train", data, "--target", "y", "--out", run, *COLUMNS, *split, *GP)[0] == 0

@@ -69,7 +69,7 @@ def test_rows_that_do_not_fit_the_header_are_counted(train):
     assert _metrics(folder)["molecules"]["left_out"] == 12
 
 
-def test_a_text_of_one_target_costs_that_cell_alone(train):
+def test_a_text_in_a_target_leaves_out_only_its_cell(train):
     b = ["see note" if n % 4 == 0 else -n for n in range(60)]
     text = _table("smiles,a,b", [n / 10 for n in range(60)], b)
     code, output, folder = train(text, "--target", "a", "--target", "b")
@@ -197,7 +197,7 @@ def test_train_and_predict_read_every_format_and_find_the_column_of_smiles(
         assert output.startswith(message)
 
 
-def test_labels_that_no_option_reads_and_a_name_in_another_case_have_a_way_out(train):
+def test_errors_of_unreadable_labels_and_of_names_in_another_case_have_a_remedy(train):
     percents = [f"{n}%" for n in range(60)]
     code, error, _ = train(_table("smiles,y", percents), "--target", "y")
     assert code == 2

@@ -35,7 +35,7 @@ def test_a_run_contains_its_files_plots_and_left_out_rows(folder):
     assert left_out[1]["reason"] == "y must be a number or empty; it is 'high'"
 
 
-def test_the_config_comes_back_and_the_command_line_wins(folder, tmp_path, gattn):
+def test_the_config_of_a_run_is_read_and_options_override_it(folder, tmp_path, gattn):
     config = folder / "numbers" / "config.toml"
     settings = read_toml(RunSettings, config)
     assert settings.target == ("y",)
@@ -61,7 +61,7 @@ def test_a_finished_run_is_not_repeated_and_not_overwritten(folder, gattn):
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "model.json", "metrics.json"])
-def test_a_truncated_file_of_a_run_says_what_to_do(folder, tmp_path, gattn, name):
+def test_a_truncated_file_of_a_run_is_an_error_with_a_remedy(folder, tmp_path, gattn, name):
     (tmp_path / "in.csv").write_text("smiles\nC\n")
     content = (folder / "classes" / name).read_bytes()
     run = shutil.copytree(folder / "classes", tmp_path / "run")

@@ -25,7 +25,7 @@ def numbers(table):
 
 
 @pytest.mark.slow
-def test_two_processes_end_with_the_metrics_of_one(tmp_path, monkeypatch):
+def test_two_processes_give_the_metrics_of_one(tmp_path, monkeypatch):
     leave_blank(monkeypatch)
     data = tmp_path / "data.csv"
     rows = (f"{'C' * n}{end},{0.5 * n + i}\n" for n in range(1, 41) for i, end in enumerate("ON"))

@@ -84,7 +84,7 @@ def test_each_row_of_each_file_is_predicted_as_in_a_table(folder, inputs, whole,
             assert numbers[0] == pytest.approx(numbers[1], rel=1e-4, nan_ok=True)
 
 
-def test_jobs_together_write_the_files_of_one(folder, inputs, whole, tmp_path, gattn):
+def test_several_jobs_write_the_same_files_as_one(folder, inputs, whole, tmp_path, gattn):
     out = tmp_path / "out"
     for job, message in (("1/2", "5 shards of other jobs are not finished"), ("0/2", "431 rows")):
         code, output = gattn(

@@ -88,7 +88,7 @@ def predict_words(tmp_path):
 
 @pytest.mark.parametrize("number", CODES)
 @pytest.mark.parametrize("error", [None, RuntimeError("no such lock"), KeyError("state")])
-def test_the_code_of_a_signal_is_that_of_the_shell_also_after_an_error_of_cleanup(
+def test_the_exit_code_of_a_signal_is_that_of_the_shell_even_if_cleanup_fails(
     monkeypatch, capsys, predict_words, number, error
 ):
     """The signal is sent while the command reads a table."""

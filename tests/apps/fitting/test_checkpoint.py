@@ -92,7 +92,7 @@ def test_other_files_are_refused_and_never_executed(tmp_path) -> None:
         load_checkpoint(tmp_path / "absent.pt")
 
 
-def test_a_bit_that_changed_is_reported(tmp_path) -> None:
+def test_a_changed_bit_of_a_checkpoint_is_an_error(tmp_path) -> None:
     path = tmp_path / "c.pt"
     save_checkpoint(path, {"weights": torch.zeros(1000), "epoch": 2})
     content = path.read_bytes()

@@ -87,7 +87,7 @@ def test_calibration_of_wrong_values_is_an_error() -> None:
         LabelSetCalibrator.fit(one, [2 * torch.ones(3, 2)])
 
 
-def test_reliability_of_true_probabilities_is_perfect() -> None:
+def test_reliability_error_of_true_probabilities_is_near_zero() -> None:
     generator = torch.Generator().manual_seed(0)
     p = torch.rand(20_000, 2, generator=generator)
     y = (torch.rand(20_000, 2, generator=generator) < p).double()

@@ -31,7 +31,9 @@ def draw(seed: int, targets: int = 3, rows: int = 40) -> tuple[torch.Tensor, tor
 @pytest.mark.parametrize("targets", [None, 1, 3])
 @pytest.mark.parametrize("offset", [0.0, 1e9])
 @pytest.mark.parametrize("scale", SCALES)
-def test_regression_is_that_of_scikit_learn_at_any_scale(scale, offset, targets) -> None:
+def test_regression_metrics_equal_those_of_scikit_learn_at_any_scale(
+    scale, offset, targets
+) -> None:
     """Labels have standard deviation ``scale`` and mean ``offset * scale``."""
     y, p = draw(5, targets or 1)
     y, p = (scale * (values + offset) for values in (y, p))
@@ -66,7 +68,7 @@ def test_r2_has_the_same_bits_in_every_unit(power) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**31), st.integers(2, 6))
-def test_scores_of_several_classes_are_those_of_scikit_learn(seed, classes) -> None:
+def test_metrics_of_several_classes_equal_those_of_scikit_learn(seed, classes) -> None:
     generator = torch.Generator().manual_seed(seed)
     y = torch.randint(0, classes, (50,), generator=generator)
     p = torch.randn(50, classes, generator=generator, dtype=torch.float64)
@@ -89,7 +91,7 @@ def test_scores_of_several_classes_are_those_of_scikit_learn(seed, classes) -> N
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 4), st.sampled_from([2, 10, 1000]))
-def test_classification_is_that_of_scikit_learn(seed, targets, levels) -> None:
+def test_classification_metrics_equal_those_of_scikit_learn(seed, targets, levels) -> None:
     y, p = draw(seed, targets)
     y = torch.where(y.isnan(), y, (y > 0.3).double())
     p = (torch.sigmoid(p) * levels).round() / levels  # rounding makes several probabilities equal

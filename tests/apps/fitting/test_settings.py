@@ -53,7 +53,9 @@ class Run:
     count=st.integers(-(2**62), 2**62),
     texts=st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), max_size=3),
 )
-def test_any_text_and_number_survives_a_file(tmp_path_factory, text, number, count, texts) -> None:
+def test_any_text_and_number_is_equal_after_a_file_is_written_and_read(
+    tmp_path_factory, text, number, count, texts
+) -> None:
     path = tmp_path_factory.getbasetemp() / "any.toml"
     run = Run(text, Model(count, number), tuple(texts))
     write_toml(path, run)

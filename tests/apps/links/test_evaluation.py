@@ -231,7 +231,7 @@ def test_weights_are_those_of_the_named_metric():
     assert area == dict.fromkeys(both, both["roc_auc"])
 
 
-def test_links_of_a_grid_without_triangles_are_told_from_random_pairs():
+def test_links_of_a_grid_without_triangles_have_higher_scores_than_random_pairs():
     graph = networkx.convert_node_labels_to_integers(networkx.grid_2d_graph(20, 20))
     model = LinkPredictor(epochs=2, width=8, heads=2)
     read = read_graph(graph, directed=False)

@@ -232,7 +232,7 @@ def test_heuristics_of_a_bipartite_network_count_walks_of_three_steps():
     np.testing.assert_allclose(np.expm1(values[..., 0]), walks, rtol=1e-4, atol=1e-4)
 
 
-def test_walks_of_three_steps_go_along_against_and_along_edges():
+def test_walks_of_three_steps_lead_along_against_and_along_edges():
     # 0 and 1 both lead to 2, and 1 leads to 3: so 0 probably leads to 3.
     arcs = np.array([[0, 1, 1], [2, 2, 3]])
     scores = Proximity(arcs, 4, None, directed=True, bipartite=False)

@@ -57,7 +57,7 @@ def test_no_loss_and_no_gradient_beyond_a_limit():
     assert bounded(absolute_error)(output, ends).flatten().tolist() == [0, 2, 3]
 
 
-def test_the_mean_between_two_ends_is_that_of_samples():
+def test_the_mean_of_a_normal_distribution_between_two_limits_equals_that_of_samples():
     generator = torch.Generator().manual_seed(0)
     draws = 1.0 + 2.0 * torch.randn(1_000_000, generator=generator).double()
     for lower, upper in ((2.0, torch.inf), (-torch.inf, 0.0), (0.0, 4.0)):

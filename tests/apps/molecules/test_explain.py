@@ -57,7 +57,7 @@ def test_explanations_have_the_mean_and_std_of_the_prediction(inputs, pair):
             explanation.target = 1
 
 
-def test_faithful_weights_find_the_atoms_that_count(ridge):
+def test_faithfulness_of_weights_is_above_that_of_random_atoms(ridge):
     explanations = explain(ridge, featurise(["CCCCCCO", "CCCCCCN"]).inputs, "masking")
     assert len(explanations) == 2
     for one in explanations:

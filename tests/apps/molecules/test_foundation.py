@@ -48,7 +48,7 @@ def test_every_network_starts_from_the_encoder_and_changes_it(encoder):
         assert not torch.equal(encoder_of(network)["atoms.weight"], stored["atoms.weight"])
 
 
-def test_a_run_is_a_foundation_of_other_tasks(tmp_path):
+def test_a_run_can_be_the_foundation_of_another_task(tmp_path):
     first = MoleculeRegressor(**SMALL).fit(SMILES, Y)
     first.save(tmp_path / "run")
     second = MoleculeClassifier(

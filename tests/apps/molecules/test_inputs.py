@@ -16,7 +16,7 @@ SMILES = ["CCO", "C1CC", " c1ccccc1 ", "", "[Na+].[Cl-]", "*", "CN(C)(C)(C)C", "
 GOOD = [0, 2, 4, 5, 7, 8]
 
 
-def test_bad_texts_cost_their_own_rows():
+def test_bad_texts_leave_out_only_their_rows():
     result = featurise(SMILES)
     assert result.row_index.tolist() == GOOD
     assert [i for i, error in enumerate(result.errors) if not error] == GOOD
@@ -28,7 +28,7 @@ def test_bad_texts_cost_their_own_rows():
     assert result.inputs.molecules.smiles == [SMILES[i].strip() for i in GOOD]
 
 
-def test_the_numbers_are_those_of_gattn_data():
+def test_packed_features_equal_those_of_gattn_data():
     inputs = featurise(SMILES).inputs
     graphs = read_smiles([SMILES[i] for i in GOOD])
     for ours, theirs in zip(inputs.molecules, graphs, strict=True):
@@ -50,7 +50,7 @@ def test_counts_are_twice_those_of_rdkit_up_to_255():
     assert inputs.counts.max() == 255
 
 
-def test_counts_tell_stereoisomers_apart():
+def test_counts_of_stereoisomers_differ():
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
     for one, other, flat in (
         ("C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O", "CC(N)C(=O)O"),

@@ -49,7 +49,7 @@ def test_a_row_is_one_graph_of_its_molecules():
     assert joined[:0].counts.shape == (0, 4096)
 
 
-def test_bad_molecules_cost_their_own_rows():
+def test_bad_molecules_leave_out_only_their_rows():
     parsed = featurise(["C + O", "C1CC + O", "C + ", "C", ""], row_format=PAIR)
     assert parsed.row_index.tolist() == [0]
     for error, message in zip(

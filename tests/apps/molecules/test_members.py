@@ -83,7 +83,7 @@ def test_networks_do_not_depend_on_the_number_of_processes(batches, monkeypatch,
 
 
 @pytest.mark.slow
-def test_a_failed_training_in_processes_raises_its_error(batches, monkeypatch) -> None:
+def test_an_error_of_training_in_a_process_is_raised(batches, monkeypatch) -> None:
     monkeypatch.setattr(members, "FEW", 0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     settings = replace(SETTINGS, ensemble=2, learning_rate=1e30)

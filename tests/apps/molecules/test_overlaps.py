@@ -65,7 +65,7 @@ def test_parts_of_different_molecules_have_no_note():
         " CCO ", "[H:9]OCC", "[H]C([H])([H])C([H])([H])O[H]",
     ],
 )  # fmt: skip
-def test_an_overlap_is_counted_however_it_is_written(writing):
+def test_an_overlap_is_counted_in_every_writing_of_the_molecules(writing):
     for pair in PAIRS:
         a, b = pair.split("/")
         facts = with_others(**{a: [("CCO", 1.0), ("CCO", 1.0)], b: [(writing, 1.0)]})
@@ -116,7 +116,7 @@ def test_overlaps_are_in_the_output_the_report_and_the_metrics(run):
 
 
 @pytest.mark.parametrize("split", ["random", "scaffold"])
-def test_drawn_splits_have_no_overlap_of_writings(tmp_path, split):
+def test_writings_of_one_molecule_are_in_one_part(tmp_path, split):
     rings = [f"C1{'C' * n}C1{end}" for n in range(1, 13) for end in ("", "O", "N")]
     writings = [f"{text} name" if i % 2 else f"[H]{text}" for i, text in enumerate(rings)]
     texts = [*rings, *writings]
@@ -131,7 +131,7 @@ def test_drawn_splits_have_no_overlap_of_writings(tmp_path, split):
     assert counts(metrics["overlaps"]) == [0, 0, 0]
 
 
-def test_evaluate_leaves_out_what_was_learned_however_it_is_written(run, tmp_path):
+def test_evaluation_leaves_out_training_molecules_in_another_writing(run, tmp_path):
     folder, _, _ = run
     table = tmp_path / "new.csv"
     table.write_text(

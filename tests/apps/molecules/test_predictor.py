@@ -109,7 +109,7 @@ def test_equal_seeds_give_equal_predictions() -> None:
     assert not torch.equal(one.member_predictions, other.member_predictions)
 
 
-def test_members_differ_and_the_first_is_the_network_alone() -> None:
+def test_members_differ_and_the_first_member_is_the_single_network() -> None:
     inputs, y = chains_and_targets()
     several, alone = (
         fitted(y, model="attention", ensemble=number).predict(inputs).member_predictions
@@ -217,7 +217,7 @@ def test_no_molecules_give_empty_predictions_and_embeddings() -> None:
         fitted(y, model="gp").embed(inputs)
 
 
-def test_a_model_without_a_forest_says_why() -> None:
+def test_a_model_without_a_forest_gives_the_reason() -> None:
     _, y = chains_and_targets()
     assert list(fitted(y).weights) == ["attention", "gp", "forest"]
     without = fitted(y, trees=0)

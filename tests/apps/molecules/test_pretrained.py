@@ -65,7 +65,7 @@ def test_predict_reads_a_distributed_model_by_its_name(tmp_path, monkeypatch):
     assert bad["error"]
 
 
-def test_a_model_of_other_versions_predicts_what_it_predicted_when_it_was_stored():
+def test_a_stored_model_predicts_the_same_with_other_versions():
     model, _ = load_model("bbb")
     texts = [
         "CC(C)Cc1ccc(cc1)C(C)C(=O)O", "CN1C=NC2=C1C(=O)N(C(=O)N2C)C", "OCC1OC(O)C(O)C(O)C1O",

@@ -62,7 +62,7 @@ def test_fingerprints_are_the_reactants_and_the_change():
     assert torch.equal(inputs.descriptors[0], expected)
 
 
-def test_bad_reactions_cost_their_own_rows():
+def test_bad_reactions_leave_out_only_their_rows():
     texts = {
         "C>>C": "no atom has the same map number",
         "[CH4:1]>>[NH3:1]": "atom map number 1 is C in the reactants, but N in the products",

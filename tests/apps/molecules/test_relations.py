@@ -73,7 +73,7 @@ def test_classes_that_differ_in_case_have_a_note():
         read_labels([[x] for x in ("Yes", "no", "No")], ["y"], "classification")
 
 
-def test_training_on_many_decades_names_the_logarithm(tmp_path):
+def test_training_on_labels_over_many_decades_suggests_the_option_for_logarithms(tmp_path):
     path, lines = tmp_path / "t.csv", []
     path.write_text("smiles,y\n" + "".join(f"{'C' * i},{10.0**i}\n" for i in range(1, 13)))
     settings = override(None, {"data": str(path), "target": ("y",), "workers": 1})

@@ -50,7 +50,7 @@ def test_a_loss_that_depends_on_the_value_is_an_error():
         assert np.isfinite(labels.y[:40]).all()
 
 
-def test_a_text_that_costs_no_row_is_left_out_whatever_its_share():
+def test_texts_of_one_among_several_targets_are_left_out_at_any_share():
     cells = [[c, "see note" if i % 4 == 0 else c] for i, c in enumerate(MANY)]
     labels = read_labels(cells, ["a", "b"])
     assert labels.problems == [""] * 40
@@ -88,7 +88,7 @@ def test_zero_and_one_among_texts_ask_for_the_task(words):
         assert labels.counts["y"]["left_out"] == len(words)
 
 
-def test_labels_that_cannot_be_learnt_are_named_with_counts():
+def test_labels_that_cannot_be_learned_are_an_error_with_counts():
     for cells, task, message in (
         (["0", "1", "2"] * 4, "classification", r"it has 3: 0 \(4 labels, first in line 1\), 1"),
         (["yes", "no", "maybe"] * 4, "classification", r"3: 'maybe' \(4 labels, first in line 3"),
@@ -134,7 +134,7 @@ def test_targets_of_two_tasks_are_an_error():
         ("CCF,1,2,3,4", ""),
     ],
 )
-def test_a_number_that_the_separator_cuts_is_an_error(tmp_path, row, message):
+def test_a_number_that_the_separator_divides_is_an_error(tmp_path, row, message):
     path = tmp_path / "a.csv"
     path.write_text("smiles,a,b\n" + "".join(f"{s},{n},{n}\n" for n, s in enumerate(SMILES)) + row)
     if message:

@@ -61,7 +61,7 @@ def test_wrong_weights_of_rows_are_an_error(weights, message):
         MoleculeRegressor(**TINY).fit(SMILES, LENGTH, sample_weight=weights)
 
 
-def test_a_column_of_weights_weights_the_rows(tmp_path):
+def test_a_column_of_weights_multiplies_the_losses_of_rows(tmp_path):
     table = tmp_path / "weights.csv"
     lines = [f"{s},{y},{1 + i % 2}" for i, (s, y) in enumerate(zip(SMILES, LENGTH))]
     table.write_text("\n".join(["smiles,y,w", *lines, "CCCCF,5,", "CCCCCF,6,0"]) + "\n")

@@ -107,7 +107,7 @@ def test_means_are_weighted_and_separate_for_each_type():
 
 
 @pytest.mark.parametrize("model", ["gat", "gatv2", "transformer"])
-def test_a_weight_of_zero_is_no_edge_for_attention(model):
+def test_an_edge_of_weight_zero_has_no_attention(model):
     def output(rows):
         columns = EdgeColumns(features=("kind",), weight="w")
         graph, encoder, _ = read_edge_columns(_graph(rows), columns)
@@ -125,7 +125,7 @@ def test_a_weight_of_zero_is_no_edge_for_attention(model):
     torch.testing.assert_close(with_zero, output(rows), atol=1e-6, rtol=1e-5)
 
 
-def test_a_prediction_does_not_depend_on_what_is_newer():
+def test_a_prediction_does_not_depend_on_newer_nodes_and_edges():
     edges, nodes = _network(80)
     fitted = NodeClassifier(
         model="gatv2", label="label", time="year", edge_type="kind", epochs=4, width=8, heads=2

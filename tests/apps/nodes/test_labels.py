@@ -38,7 +38,7 @@ def test_a_usual_attribute_is_the_label_with_a_note():
     assert read_labels(read_graph(_graph(kind=list("abab"))), "kind")[1] == []
 
 
-def test_an_attribute_that_may_be_something_else_is_not_taken():
+def test_an_attribute_with_an_ambiguous_name_is_not_the_label():
     for columns, message in (
         ({"x": range(4), "y": range(4)}, "because 'y' next to 'x' may be a coordinate"),
         ({"y": range(4), "label": list("abab")}, "because the nodes have both 'y' and 'label'"),
@@ -49,7 +49,7 @@ def test_an_attribute_that_may_be_something_else_is_not_taken():
             read_labels(read_graph(_graph(**columns)))
 
 
-def test_an_attribute_that_may_hold_given_labels_is_no_feature():
+def test_an_attribute_that_may_contain_the_labels_is_no_feature():
     graph = _graph(label=list("ab") * 10, age=range(20))
     kinds = ["left", "right"] * 10
     model = NodeClassifier(**SMALL).fit(graph, kinds)
@@ -59,7 +59,7 @@ def test_an_attribute_that_may_hold_given_labels_is_no_feature():
     assert [column.name for column in classifier.predictor_.encoder.columns] == ["label"]
 
 
-def test_names_of_tables_may_be_given_as_numbers():
+def test_nodes_with_numbers_as_names_may_be_named_by_text_or_number():
     graph = read_graph(_graph())
     values, _ = read_labels(graph, y={0.0: "a", "2": "b"})
     assert values.tolist() == ["a", None, "b", None]

@@ -86,7 +86,7 @@ def test_comment_lines_are_skipped_and_counted(tmp_path):
         assert any(note.startswith(f"{comments} comment line") for note in graph.notes)
 
 
-def test_a_header_is_no_edge(tmp_path):
+def test_a_header_is_not_read_as_an_edge(tmp_path):
     for text, is_header in (
         ("source target weight\na b 1\nb c 2\n", True),
         ("#source,target\na,b\nb,c\n", True),

@@ -31,7 +31,7 @@ def test_directed_tables_keep_their_directions():
     assert _pairs(read_graph(EDGES, directed=True)) == {("a", "b"), ("b", "c"), ("c", "a")}
 
 
-def test_names_are_the_same_as_text_and_as_number():
+def test_names_as_text_and_as_number_are_one_node():
     edges = pd.DataFrame({"source": [1, 2], "target": [2.0, None]})
     nodes = pd.DataFrame({"id": ["1", " 2"]})
     graph = read_graph((edges, nodes))

@@ -94,7 +94,7 @@ def test_the_calibration_of_few_nodes_changes_little(nodes, factor):
 
 
 @pytest.mark.parametrize("count", [1, 2, 12])
-def test_features_of_a_node_do_not_depend_on_its_own_label(count):
+def test_features_of_a_training_node_do_not_depend_on_its_label(count):
     graph, train = _neighbours(), DRAW.permutation(30)[:count]
     labels = np.eye(3, dtype=np.float32)[DRAW.integers(3, size=count)]
     guess = DRAW.dirichlet(np.ones(3), 30).astype(np.float32)

@@ -26,7 +26,7 @@ def folder(tmp_path):
     return tmp_path / "run"
 
 
-def test_model_survives_a_folder(folder) -> None:
+def test_model_is_equal_after_it_is_saved_and_loaded(folder) -> None:
     tensors, card = read_model(folder)
     assert set(tensors) == set(TENSORS)
     for name, tensor in TENSORS.items():
@@ -50,7 +50,7 @@ def test_tensors_that_share_memory_are_written(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", ["model.json", "weights.safetensors"])
-def test_changed_byte_is_an_error(folder, name) -> None:
+def test_changed_byte_of_a_file_is_an_error(folder, name) -> None:
     path = folder / name
     content = path.read_bytes()
     for place in range(0, len(content), 7):
@@ -92,7 +92,7 @@ def test_a_folder_without_a_model_is_an_error(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_leaves_the_model_that_was_there(folder) -> None:
+def test_a_full_disk_leaves_the_earlier_model_unchanged(folder) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))

@@ -12,7 +12,7 @@ from gattn.apps.run.model_io import RunError
 from gattn.apps.run.run_folder import CHECKPOINTS, finished_metrics, lock_folder, start_run
 
 
-def test_folders_of_another_process_do_not_count_as_files(tmp_path):
+def test_temporary_folders_of_another_process_do_not_count_as_files(tmp_path):
     (tmp_path / "checkpoints" / "member-0").mkdir(parents=True)
     assert finished_metrics(tmp_path, RunSettings(), {}) is None
     (tmp_path / "checkpoints" / "mine").write_text("")
@@ -29,7 +29,7 @@ def test_a_folder_with_a_run_of_nodes_is_refused_for_molecules(tmp_path):
         finished_metrics(tmp_path, NodeRunSettings("cora"), {})
 
 
-def test_folders_of_another_process_do_not_count_as_results(tmp_path):
+def test_temporary_folders_of_another_process_do_not_count_as_results(tmp_path):
     out = tmp_path / "run"
     with lock_folder(out):
         (out / CHECKPOINTS / "0").mkdir(parents=True)

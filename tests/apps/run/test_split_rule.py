@@ -16,7 +16,7 @@ def test_an_unknown_rule_is_an_error(spec):
 
 
 @pytest.mark.parametrize("spec", ["column:", "molecule:"])
-def test_a_kind_without_a_name_is_an_error(spec):
+def test_a_split_rule_without_a_column_is_an_error(spec):
     with pytest.raises(SettingsError, match=f"split {spec} must name a column, as in {spec}NAME"):
         molecules(None, {"split": spec})
     with pytest.raises(SettingsError, match=f"split {spec} must name a column"):

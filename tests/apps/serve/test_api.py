@@ -99,7 +99,7 @@ def test_requests_are_combined_and_get_the_predictions_of_single_ones(client_of,
 
 
 @pytest.mark.slow
-def test_several_processes_predict_the_same(client_of, client):
+def test_several_processes_of_the_server_predict_the_same_as_one(client_of, client):
     with client_of(workers=2, timeout=600) as processes:
         body = {"smiles": SMILES}
         for name in ("numbers", "classes"):

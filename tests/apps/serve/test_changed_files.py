@@ -36,7 +36,7 @@ def gattn(monkeypatch, capsys):
     ("run", "name"),
     [("numbers", "predictions.csv"), *itertools.product(["numbers", "graph"], READ)],
 )
-def test_a_server_names_each_file_that_changed(folders, tmp_path, run, name):
+def test_a_server_reports_each_file_that_changed(folders, tmp_path, run, name):
     source = random.Random(f"{run} {name}")
     folder = shutil.copytree(folders[run], tmp_path / "run")
     whole = (folder / name).read_bytes()

@@ -63,7 +63,7 @@ def test_an_address_that_cannot_be_used_is_an_error(folders, tmp_path):
         ("::", "http://[::1]:80/", "http://lab7:80/"),
     ],
 )
-def test_other_machines_get_an_address_that_they_can_open(monkeypatch, host, here, others):
+def test_the_printed_address_can_be_opened_on_other_machines(monkeypatch, host, here, others):
     monkeypatch.setattr(socket, "gethostname", lambda: "lab7")
     assert addresses(ServeSettings(host=host), 80) == (here, [others])
 

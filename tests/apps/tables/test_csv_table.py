@@ -72,7 +72,7 @@ def test_bytes_of_any_kind_are_a_table_or_one_clear_error(tmp_path_factory, cont
 
 @settings(deadline=None)
 @given(st.binary(max_size=60))
-def test_bytes_that_are_no_text_are_written_as_they_came(tmp_path_factory, content):
+def test_bytes_that_are_no_text_are_written_unchanged(tmp_path_factory, content):
     path = _written(tmp_path_factory, b"smiles,y\nCCO,1\n" + content)
     out = path.with_name("out.csv")
     table = open_table(path, ["smiles"], on_bad_bytes="surrogateescape")
@@ -87,7 +87,7 @@ def test_bytes_that_are_no_text_are_written_as_they_came(tmp_path_factory, conte
     assert [row.cells for row in again] == [[*row.cells, row.problem] for row in rows]
 
 
-def test_lines_are_those_that_rows_begin_on(tmp_path):
+def test_the_line_of_a_row_is_its_first_line(tmp_path):
     path = tmp_path / "table.csv"
     path.write_bytes(b'\r\n"smi\nles",y\r\n\r\n"C",1\r\n"C\r\nC",2\r\nO\r\n\r\nN,1,2,3')
     rows = list(open_table(path, ["y"]).rows())
@@ -117,7 +117,7 @@ def test_a_column_with_the_name_of_an_additional_column_is_renamed(tmp_path):
     assert "is called 'error_input_input'" in lines[0]
 
 
-def test_another_encoding_has_to_be_named(tmp_path):
+def test_a_table_in_another_encoding_is_an_error_that_names_the_option(tmp_path):
     path = tmp_path / "table.csv"
     path.write_bytes("smiles,name\nC,Méthane\n".encode("latin-1"))
     with pytest.raises(ValueError, match="not UTF-8 text: byte 0xe9 in line 2; set its encoding"):

@@ -94,7 +94,7 @@ def test_the_ending_of_the_output_for_a_smiles_file_names_its_separator(tmp_path
     ]
 
 
-def test_a_smiles_file_has_one_molecule_in_a_row(tmp_path):
+def test_a_smiles_file_is_refused_by_a_model_of_two_molecules(tmp_path):
     (tmp_path / "x.smi").write_text("C a\n")
     with pytest.raises(ValueError, match="has one SMILES in a line, and this model reads 2 in a"):
         open_molecules(tmp_path / "x.smi", ["a", "b"], [])

@@ -41,7 +41,7 @@ def test_another_ending_is_refused(tmp_path):
         assert not any(tmp_path.iterdir())
 
 
-def test_the_standard_output_is_no_file(monkeypatch):
+def test_tables_for_standard_output_are_written_to_its_stream(monkeypatch):
     for name in ("-", "/dev/stdout"):
         stream = BytesIO()
         monkeypatch.setattr(sys, "stdout", TextIOWrapper(stream))

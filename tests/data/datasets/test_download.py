@@ -30,7 +30,7 @@ def served(tmp_path):
     )
 
 
-def test_root_is_the_argument_else_the_variable_else_the_cache(monkeypatch, tmp_path):
+def test_root_is_the_argument_then_the_variable_then_the_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("GATTN_DATA", str(tmp_path / "variable"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert data_root(tmp_path / "argument") == tmp_path / "argument"
@@ -76,7 +76,7 @@ def test_failed_download_leaves_nothing(served, tmp_path):
     assert not [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
 
 
-def test_reads_no_more_than_it_expects(served, tmp_path, monkeypatch):
+def test_download_reads_no_more_bytes_than_expected(served, tmp_path, monkeypatch):
     sizes = []
 
     class Response:
@@ -101,7 +101,7 @@ def test_without_download_a_missing_file_is_named(served, tmp_path):
 
 
 @pytest.mark.parametrize(("load", "name"), [(load_citation, "cora"), (load_molecules, "esol")])
-def test_offline_a_loader_says_how_to_do_without(load, name, tmp_path, monkeypatch):
+def test_loader_without_a_connection_names_the_remedy(load, name, tmp_path, monkeypatch):
     def unreachable(url, timeout):
         raise urllib.error.URLError("no network")
 

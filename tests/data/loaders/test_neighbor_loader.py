@@ -58,7 +58,7 @@ def test_batches_have_the_fields_of_pyg(data):
 
 
 @pytest.mark.parametrize("kind", [GATConv, GATv2Conv, TransformerConv])
-def test_layers_take_the_graphs_as_they_take_trimmed_edges(data, kind):
+def test_layers_give_the_same_output_on_sampled_graphs_and_trimmed_edges(data, kind):
     """With the graph of each layer, the outputs of the seed nodes equal those with PyG's
     ``trim_to_layer``.
     """
@@ -80,7 +80,7 @@ def test_layers_take_the_graphs_as_they_take_trimmed_edges(data, kind):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_threads_in_the_background_change_nothing(data, workers):
+def test_background_threads_do_not_change_batches(data, workers):
     expected = list(loader_of(data, num_workers=0, shuffle=True))
     background = list(loader_of(data, num_workers=workers, prefetch_factor=2, shuffle=True))
     assert len(expected) == len(background)
@@ -101,7 +101,7 @@ def test_torch_seed_determines_samples(data):
     assert not torch.equal(first[0], other[0])
 
 
-def test_epoch_may_be_left_and_an_error_reaches_the_caller(data):
+def test_epoch_may_stop_early_and_an_error_reaches_the_caller(data):
     loader = loader_of(data, num_workers=2)
     for _ in loader:
         break
@@ -114,7 +114,7 @@ def test_epoch_may_be_left_and_an_error_reaches_the_caller(data):
         next(iter(loader_of(data, transform=fail)))
 
 
-def test_edges_may_be_laid_out_and_features_lie_on_disk(data, tmp_path):
+def test_sorted_edges_and_features_on_disk_give_the_same_batches(data, tmp_path):
     np.save(tmp_path / "x.npy", data.x.numpy())
     x = torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="c"))
     stored = Data(x=x, y=data.y)

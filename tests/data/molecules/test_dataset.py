@@ -109,7 +109,7 @@ def test_shapes_and_features_do_not_depend_on_the_order_of_atoms(parts, random):
         (3.5, "must be text"),
     ],
 )
-def test_a_bad_smiles_says_why(smiles, says, capfd):
+def test_a_bad_smiles_is_an_error_with_its_reason(smiles, says, capfd):
     with pytest.raises(ValueError, match=says):
         smiles_to_data(smiles)
     out, err = capfd.readouterr()
@@ -229,7 +229,7 @@ def test_torch_and_pyg_take_it_as_a_data_set(five):
     assert torch.equal(torch.cat([batch.x for batch in batches]), batch_molecules(five).x)
 
 
-def test_a_gap_stays_and_is_masked():
+def test_a_missing_target_is_nan_and_masked():
     molecules = read_smiles(["C", "CC", "CCC"])
     y = torch.tensor([[1, math.nan], [math.nan, math.nan], [2, 3]])
     molecules = Molecules(molecules.smiles, molecules.arrays, y, ("a", "b"), molecules.rows)

@@ -50,7 +50,7 @@ def test_the_order_of_atoms_does_not_matter():
         ("CC(=O)O", "CC(=O)N"),  # The two molecules differ only in one of their oxygen atoms.
     ],
 )
-def test_what_differs_has_another_number(one, other):
+def test_different_environments_have_different_numbers(one, other):
     last = {"CC(=O)O": 2}.get(one, -1)
     assert keys_of(one)[last] != keys_of(other)[last]
 

@@ -35,7 +35,7 @@ def test_atoms_are_described_by_name():
     )
 
 
-def test_what_is_rare_is_called_other():
+def test_rare_elements_are_of_the_kind_other():
     uranium = Chem.MolFromSmiles("[U+6]").GetAtomWithIdx(0)
     assert {"element=other", "charge=other"} <= _hot(atom_features(uranium), ATOM_FEATURES)
     dative = Chem.MolFromSmiles("N->[Cu]").GetBondWithIdx(0)
@@ -54,7 +54,7 @@ def test_bonds_are_described_by_name():
     }
 
 
-def test_features_that_change_get_a_new_version():
+def test_changed_features_require_a_new_version():
     """If the atom or bond features change, FEATURISER and the pair of values in this test must be
     updated.
     """

@@ -11,7 +11,7 @@ from gattn.data import morgan_fingerprints, tanimoto, tanimoto_neighbours, tanim
 SMILES = ["CCO", "CCCO", "c1ccccc1", "Cc1ccccc1", "CC(=O)Nc1ccc(O)cc1", "[Na+]"]
 
 
-def test_similarity_is_rdkit_s():
+def test_similarity_equals_that_of_rdkit():
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
     bits = [generator.GetFingerprint(Chem.MolFromSmiles(s)) for s in SMILES]
     expected = [[DataStructs.TanimotoSimilarity(a, b) for b in bits] for a in bits]
@@ -19,12 +19,12 @@ def test_similarity_is_rdkit_s():
     torch.testing.assert_close(tanimoto(prints, prints), torch.tensor(expected))
 
 
-def test_no_bits_are_like_nothing():
+def test_fingerprints_without_bits_have_similarity_zero():
     none = torch.zeros(1, 4)
     assert tanimoto(none, none).item() == 0
 
 
-def test_ridge_is_scikit_learn_s():
+def test_ridge_equals_that_of_scikit_learn():
     kernel_ridge = pytest.importorskip("sklearn.kernel_ridge", reason="compares with scikit-learn")
     prints, y = morgan_fingerprints(SMILES), torch.tensor([1.0, 2.0, 4.0, 5.0, 3.0, 0.0])
     model = kernel_ridge.KernelRidge(alpha=0.1, kernel="precomputed")

@@ -99,7 +99,7 @@ CIS = ["Cl[Pt@SP1](Cl)([NH3])[NH3]", "[NH3][Pt@SP1]([NH3])(Cl)Cl", "[NH3][Pt@SP2
 TRANS = ["Cl[Pt@SP2](Cl)([NH3])[NH3]", "[NH3][Pt@SP3](Cl)(Cl)[NH3]", "Cl[Pt@SP1]([NH3])(Cl)[NH3]"]
 
 
-def test_square_complexes_are_told_apart_by_which_ligands_are_opposite():
+def test_square_complexes_with_other_opposite_ligands_have_other_identities():
     # In a square-planar complex, the first ligand is opposite the third in SP1, opposite the second
     # in SP2, and opposite the fourth in SP3.
     cis, trans = molecule_identities(CIS), molecule_identities(TRANS)
@@ -135,7 +135,7 @@ def test_the_parent_is_the_neutral_organic_part(smiles, expected):
     assert parent(*molecule_identities([smiles])) == expected
 
 
-def test_flat_identities_have_no_stereo():
+def test_identities_without_stereo_are_equal_for_stereoisomers():
     texts = molecule_identities(["C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O", "CC(N)C(=O)O"])
     assert {flat(text) for text in texts} == {"CC(N)C(=O)O"}
     assert flat("[2H]C(Cl)(Cl)Cl") == "[2H]C(Cl)(Cl)Cl"

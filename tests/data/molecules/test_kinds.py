@@ -67,7 +67,7 @@ def test_counted_descriptors_are_rdkits_also_of_a_polymer():
     np.testing.assert_array_equal(rows, expected)
 
 
-def test_no_molecules_are_no_rows():
+def test_no_molecules_give_no_rows():
     builder, _ = packed([])
     result, skeletons = builder.pack(), builder.skeletons()
     assert result.atoms.order.shape == (0,)

@@ -20,7 +20,7 @@ def test_all_bad_rows_are_reported_at_once():
     assert len(caught.value.bad) == 25
 
 
-def test_skipped_rows_leave_targets_in_step():
+def test_targets_stay_with_their_molecules_after_skipped_rows():
     molecules = read_smiles(["C", "C1", "CC", "N"], [1, 2, None, 4], on_error="skip")
     assert molecules.smiles == ["C", "CC", "N"]
     assert molecules.rows == (0, 2, 3)
@@ -66,7 +66,7 @@ def test_rows_of_targets_of_other_lengths_are_refused():
         read_smiles(["C"], [1.0], targets="a")
 
 
-def test_an_empty_list_is_ordinary():
+def test_an_empty_list_gives_an_empty_data_set():
     molecules = read_smiles([])
     assert len(molecules) == 0
     assert molecules.y.shape == (0, 0)
@@ -76,7 +76,7 @@ def test_an_empty_list_is_ordinary():
     assert batch.ptr.tolist() == [0]
 
 
-def test_chembl2321810_is_whole():
+def test_chembl2321810_has_all_molecules():
     molecules = load_molecules("CHEMBL2321810")
     assert len(molecules) == 1017
     assert molecules.y.shape == (1017, 1)

@@ -103,7 +103,7 @@ MIXED = "a cell must contain one molecule"
         ("C1CC", "not valid SMILES; unclosed ring"),
     ],
 )
-def test_a_cell_that_is_no_molecule_says_what_it_is(text, says, capfd):
+def test_a_cell_that_is_no_molecule_is_an_error_with_its_kind(text, says, capfd):
     with pytest.raises(ValueError) as error:
         smiles_to_data(text)
     assert says in str(error.value)

@@ -46,7 +46,7 @@ def test_numbers_of_stereochemistry_are_those_of_rdkit():
 
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-def test_stereoisomers_are_told_apart(pair):
+def test_stereoisomers_have_different_numbers(pair):
     assert _rows(pair[0]) != _rows(pair[1])
 
 
@@ -59,7 +59,7 @@ def test_stereoisomers_are_told_apart(pair):
         ("[H]/N=C(/C)CC", "[2H]/N=C(/C)CC", "CC/C(C)=N\\[H]"),
     ],
 )
-def test_writings_of_one_isomer_are_alike(texts):
+def test_writings_of_one_isomer_have_equal_numbers(texts):
     assert all(_rows(text) == _rows(texts[0]) for text in texts)
 
 
@@ -112,13 +112,13 @@ def test_the_molecule_is_not_changed():
 RING = "[C@@H]1(C)" + "[C@H](C)" * 20 + "1"
 
 
-def test_past_the_first_bound_the_canonical_smiles_is_labelled(monkeypatch):
+def test_beyond_the_first_bound_the_canonical_smiles_is_labelled(monkeypatch):
     monkeypatch.setattr(stereo, "FIRST_STEPS", 10)
     assert set(configurations(Chem.MolFromSmiles(RING)).atoms.values()) == {"s"}
     assert set(configurations(Chem.MolFromSmiles("CCO." + RING)).atoms) == {3, *range(5, 45, 2)}
 
 
-def test_past_the_last_bound_every_centre_is_other(monkeypatch):
+def test_beyond_the_last_bound_every_centre_has_the_label_other(monkeypatch):
     monkeypatch.setattr(stereo, "FIRST_STEPS", 10)
     molecule = Chem.MolFromSmiles(f"C/C=C/C.{RING}")
     full = configurations(molecule)
@@ -150,7 +150,7 @@ def test_past_the_last_bound_every_centre_is_other(monkeypatch):
         ("[2H][N+]([2H])([2H])C", "[NH3+]C"),
     ],
 )
-def test_habits_of_writing_are_not_seen(text, same):
+def test_labels_do_not_depend_on_the_writing_of_stereo_bonds(text, same):
     graph, other = smiles_to_data(text), smiles_to_data(same)
     assert torch.equal(graph.x, other.x)
     assert torch.equal(graph.edge_index, other.edge_index)

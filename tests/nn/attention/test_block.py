@@ -35,7 +35,7 @@ def _draw_all(module):
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_on_complete_graphs_it_is_torchs_encoder_layer(norm):
+def test_block_on_complete_graphs_equals_torchs_encoder_layer(norm):
     torch.manual_seed(0)
     theirs = TransformerEncoderLayer(
         8, 2, 16, 0.0, "relu", batch_first=True, norm_first=norm == "pre"
@@ -54,7 +54,7 @@ def test_on_complete_graphs_it_is_torchs_encoder_layer(norm):
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_with_a_memory_it_is_torchs_decoder_layer(norm):
+def test_block_with_memory_equals_torchs_decoder_layer(norm):
     torch.manual_seed(0)
     theirs = TransformerDecoderLayer(
         8, 2, 16, 0.0, "gelu", batch_first=True, norm_first=norm == "pre"

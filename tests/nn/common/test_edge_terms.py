@@ -74,7 +74,7 @@ def _pair(beside_pyg, name, args, options):
 @pytest.mark.parametrize("path", ["fused", "edge by edge"])
 @pytest.mark.parametrize("per_head", [False, True])
 @pytest.mark.parametrize("case", LAYERS)
-def test_as_a_layer_of_pyg_that_does_the_same(beside_pyg, monkeypatch, case, per_head, path):
+def test_edge_terms_equal_a_modified_layer_of_pyg(beside_pyg, monkeypatch, case, per_head, path):
     args, options, takes = LAYERS[case]
     theirs, ours = _pair(beside_pyg, case.split(",")[0], args, options)
     if path != "fused":

@@ -113,7 +113,7 @@ def test_record_attention_refuses_estimators():
         pass
 
 
-def test_edge_by_edge_weights_are_told_where_there_are_any():
+def test_edge_by_edge_layers_record_their_weights():
     x = torch.randn(6, 6)
     both = gattn.nn.GATConv(6, 3, heads=2)
     with record_attention(both) as recorded:
@@ -130,7 +130,7 @@ def test_edge_by_edge_weights_are_told_where_there_are_any():
         silent.eval()(x, EDGES)
 
 
-def test_checkpointed_layer_tells_its_weights_once():
+def test_checkpointed_layer_records_its_weights_once():
     layer, x = gattn.nn.GATConv(6, 3, checkpoint=True), torch.randn(6, 6)
     with record_attention(layer) as recorded:
         out = layer(x, EDGES)

@@ -99,7 +99,7 @@ def test_readout_refuses_inputs_that_are_no_tensors(layer):
 
 
 @pytest.mark.parametrize("name", [n for n, layer in MADE.items() if "kwargs" in layer.settings])
-def test_unknown_argument_names_the_layer_and_what_it_has(name):
+def test_unknown_argument_is_an_error_with_the_layer_and_its_arguments(name):
     with pytest.raises(
         TypeError, match=f"{name} has no argument 'num_heads'; it has in_channels, "
     ):

@@ -65,7 +65,7 @@ def compare(actual, expected, inputs):
 
 @pytest.mark.parametrize("use_bias", [False, True])
 @pytest.mark.parametrize("chunk", [1, 8192])
-def test_exphormer_is_the_equation(chunk, use_bias, features, monkeypatch):
+def test_exphormer_matches_its_equation(chunk, use_bias, features, monkeypatch):
     """The chunks are compiled without C++ code; the tests in tests/ops/custom_score generate this
     code.
     """
@@ -82,7 +82,7 @@ def test_exphormer_is_the_equation(chunk, use_bias, features, monkeypatch):
 
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize(("out_dim", "edge_dim"), [(4, 3), (6, 3)])
-def test_gt_is_the_equations(out_dim, edge_dim, residual, features):
+def test_gt_matches_its_equations(out_dim, edge_dim, residual, features):
     x, edge_attr = features
     layer = GTConv(4, out_dim, 2, layer_norm=True, batch_norm=False, residual=residual, edge_dim=3)
     layer = layer.double()

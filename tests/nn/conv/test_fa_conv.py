@@ -87,7 +87,7 @@ def test_biases_are_those_of_the_cached_edges(beside_pyg):
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("kind", ["pairs", "csr"])
-def test_edges_cached_in_inference_mode_serve_training(kind, beside_pyg):
+def test_edges_cached_in_inference_mode_can_be_used_in_training(kind, beside_pyg):
     x, layer = torch.randn(3, 6), FAConv(6, cached=True)
     edges = beside_pyg.kinds[kind](torch.tensor([[1, 0, 1], [0, 1, 2]]), (3, 3))
     with torch.inference_mode():

@@ -21,7 +21,7 @@ def test_matches_pyg_with_every_fill_value(beside_pyg, dtype, fill_value, width)
         beside_pyg.check(*pair, x, case.edge_index, edge_attr, where=case.name)
 
 
-def test_self_loops_with_more_destinations_than_sources_end_at_the_sources():
+def test_self_loops_are_added_only_to_nodes_that_are_source_and_destination():
     layer = GATConv((3, 2), 4, edge_dim=2).double()
     x = torch.randn(2, 3, dtype=torch.float64), torch.randn(4, 2, dtype=torch.float64)
     edge_index, edge_attr = torch.tensor([[0, 1, 1], [3, 2, 0]]), torch.randn(3, 2).double()
@@ -69,7 +69,7 @@ def test_matches_pyg_for_edge_features_inside_a_sparse_adjacency(beside_pyg, lay
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
-def test_sparse_features_are_dense_ones(beside_pyg, dtype):
+def test_sparse_features_give_the_output_of_dense_features(beside_pyg, dtype):
     case = next(case for case in beside_pyg.graphs() if case.name == "one hub")
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(40, 30, generator=generator) * (torch.rand(40, 30, generator=generator) < 0.1)
@@ -105,7 +105,7 @@ def test_sparse_dropout_drops_stored_entries_only():
         SparseDropout(1.5)
 
 
-def test_weights_lie_in_the_callers_edge_order():
+def test_weights_are_in_the_callers_order_of_edges():
     edge_index = torch.tensor([[3, 0, 1, 2, 0, 0], [1, 1, 0, 2, 1, 0]])
     layer = GATConv(4, 3, heads=2)
     _, (pairs, alpha) = layer(torch.randn(4, 4), edge_index, return_attention_weights=True)

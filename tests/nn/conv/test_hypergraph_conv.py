@@ -58,7 +58,7 @@ def test_wrong_options_and_inputs_are_refused(options, inputs, message):
         HypergraphConv(6, 4, **options)(torch.randn(6, 6), PAIRS, **inputs)
 
 
-def test_sums_of_many_nodes_in_sixteen_bits():
+def test_sums_of_many_nodes_in_16_bits_are_accurate():
     pairs = torch.stack([torch.arange(700), torch.zeros(700, dtype=torch.long)])
     layer = HypergraphConv(2, 2).half()
     layer.lin.weight.data.copy_(torch.eye(2))
@@ -66,7 +66,7 @@ def test_sums_of_many_nodes_in_sixteen_bits():
     torch.testing.assert_close(out.float(), torch.full((700, 2), 200.0), rtol=1e-2, atol=0)
 
 
-def test_hyperedges_without_a_node_need_no_row(beside_pyg):
+def test_hyperedges_without_a_node_need_no_features(beside_pyg):
     theirs, ours = beside_pyg.pair("HypergraphConv", 6, 4, use_attention=True, heads=2)
     x, attr = beside_pyg.draw(6, 6), beside_pyg.draw(4, 6)
     beside_pyg.check(theirs, ours, x, PAIRS, hyperedge_attr=attr, num_edges=7)

@@ -8,7 +8,7 @@ from gattn.nn.conv.negatives import sample_non_edges, sample_within_graphs
 
 
 @pytest.mark.parametrize("attention_type", ["MX", "SD"])
-def test_attention_loss_is_pygs(beside_pyg, dtype, attention_type):
+def test_attention_loss_equals_that_of_pyg(beside_pyg, dtype, attention_type):
     pair = beside_pyg.pair("SuperGATConv", 6, 4, 2, attention_type=attention_type, dtype=dtype)
     case = beside_pyg.graphs()[-1]
     negatives = torch.tensor([[0, 3, 5], [2, 2, 1]])

@@ -40,7 +40,7 @@ def _written_out(readout, x, index, size):
 
 
 @pytest.mark.parametrize(("num_queries", "heads"), [(1, 1), (3, 2), (2, 4), (5, 1)])
-def test_readout_is_its_equation(num_queries, heads):
+def test_readout_matches_its_equation(num_queries, heads):
     readout = _readout(num_queries=num_queries, heads=heads, concat=False)
     x, index = _batch()
     expected = _written_out(readout, x, index, len(SIZES))
@@ -109,7 +109,7 @@ def test_gradients_pass_gradcheck(few, monkeypatch):
     assert torch.autograd.gradcheck(call, inputs)
 
 
-def test_pyg_takes_it_as_an_aggregation():
+def test_readout_is_an_aggregation_of_pyg():
     readout = LearnedQueryReadout(6, 4, num_queries=2)
     assert aggregation_resolver(readout) is readout
     x = torch.randn(4, 6)

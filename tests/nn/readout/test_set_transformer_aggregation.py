@@ -51,7 +51,7 @@ def test_output_and_gradients_match_pyg(options):
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
-def test_induced_block_is_pygs_on_each_set(layer_norm):
+def test_induced_block_equals_that_of_pyg_on_each_set(layer_norm):
     torch.manual_seed(0)
     theirs = utils.InducedSetAttentionBlock(8, 3, heads=2, layer_norm=layer_norm).double()
     ours = InducedSetAttentionBlock(8, 3, heads=2, layer_norm=layer_norm).double()

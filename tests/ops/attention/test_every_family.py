@@ -38,7 +38,9 @@ def test_negative_slopes_match_reference(name, slope, operators, compare, random
     ("name", "frozen"),
     [(f"{name}, edges", one) for name in FAMILIES for one in ATTENTION[f"{name}, edges"].shapes],
 )
-def test_inputs_that_need_no_gradient_get_none(name, frozen, operators, compare, random_graph):
+def test_inputs_without_requires_grad_have_no_gradient(
+    name, frozen, operators, compare, random_graph
+):
     operator = operators[name]
     assert frozen not in compare(operator, random_graph, 3, 4, frozen=[frozen])
     others = operator.shapes.keys() - {frozen}

@@ -9,7 +9,7 @@ from gattn.ops.registration.operator import OPERATORS
 from tests.families import FAMILIES, distinct_settings
 
 
-def test_no_family_is_left_out():
+def test_every_family_has_a_formula():
     names = {name.removesuffix("_forward") for name in OPERATORS if "_forward" in name}
     assert names == FAMILIES.keys()
 

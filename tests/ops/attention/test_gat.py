@@ -50,7 +50,7 @@ def test_rows_of_few_and_of_many_edges_equal_the_reference(
 
 
 @pytest.mark.parametrize("size", [1e3, 1e10, 1e30])
-def test_backward_sees_the_scores_of_forward(size, operators, random_graph):
+def test_backward_uses_the_scores_of_forward(size, operators, random_graph):
     """The terms of the scores are much larger than 1 / eps, so that the softmax is one-hot, also in
     the backward pass.
     """

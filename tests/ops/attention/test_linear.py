@@ -73,7 +73,7 @@ def test_scores_of_zero_give_zeros():
     assert torch.equal(out, torch.zeros_like(value))
 
 
-def test_no_graph_sees_another():
+def test_output_does_not_depend_on_other_graphs_of_the_batch():
     query, key, value = _inputs()
     segments = graphs.pooling_graph(INDEX, 1, 5)
     expected = linear_attention(query, key, value, segments)
@@ -84,7 +84,7 @@ def test_no_graph_sees_another():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_sums_are_taken_in_fp32(dtype):
+def test_16_bit_sums_accumulate_in_fp32(dtype):
     query, key, value = _draw(4096, 1, 2), _draw(4096, 1, 2, seed=1), _draw(4096, 1, 2, seed=2)
     segments = graphs.pooling_graph(torch.zeros(4096, dtype=torch.long))
     low = [x.to(dtype) for x in (query, key, value + 1)]

@@ -64,7 +64,7 @@ def test_outputs_and_gradients_equal_those_on_edges(name, dtype, tolerance, call
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, msg=f"{name}: {label}")
 
 
-def test_edges_are_never_laid_out(calls):
+def test_dense_attention_sorts_no_edges(calls):
     graph = graphs.causal([12_000])
     query, key, value = (t.detach() for t in inputs(graph, torch.float32, heads=1))
     out = dot_product_attention(query, key, value, graph)
@@ -86,7 +86,7 @@ def test_a_graph_has_the_same_bits_alone_and_in_any_batch(build, calls):
         assert torch.equal(dot_product_attention(*parts, build([size])), together[number]), size
 
 
-def test_what_dense_attention_does_not_do_stays_on_edges(calls, monkeypatch):
+def test_calls_that_dense_attention_does_not_support_use_the_edge_kernels(calls, monkeypatch):
     graph = graphs.complete([64])
     query, key, value = inputs(graph)
     bias = torch.zeros(graph.num_edges, 2, dtype=torch.float64)

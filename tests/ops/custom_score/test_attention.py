@@ -75,7 +75,7 @@ def test_backward_runs_twice_and_under_checkpointing(size, hub, tensors, monkeyp
         assert all(torch.equal(a, b) for a, b in zip(grads, expected))
 
 
-def test_query_and_key_may_be_several_tensors_of_any_shape(hub, tensors) -> None:
+def test_query_and_key_may_be_tuples_of_tensors_of_any_shape(hub, tensors) -> None:
     query, value = tensors["query"].detach(), tensors["value"].detach()
     position = torch.randn(NODES, 3, dtype=torch.float64, requires_grad=True)
 

@@ -30,7 +30,7 @@ def test_score_that_is_a_view_is_read_before_a_later_write() -> None:
 
 
 @pytest.mark.slow
-def test_model_that_uses_it_compiles_as_one_graph(hub, tensors) -> None:
+def test_model_with_a_custom_score_compiles_as_one_graph(hub, tensors) -> None:
     score = Perceptron().double()
 
     def model(query, key, value, edge_attr):
@@ -101,7 +101,7 @@ def test_score_that_does_not_compile_runs_with_one_warning(hub, tensors, monkeyp
         attention(wrong, tensors["query"], tensors["key"], tensors["value"], hub)
 
 
-def test_threads_that_share_a_module_do_not_change_it(hub, tensors):
+def test_threads_that_share_a_module_do_not_change_its_parameters(hub, tensors):
     score = Perceptron().double()
     parameters, ends = (
         list(score.parameters()),

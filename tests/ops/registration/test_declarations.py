@@ -18,7 +18,7 @@ EVERY = pytest.mark.parametrize("operator", OPERATORS.values(), ids=lambda o: o.
 
 
 @EVERY
-def test_triton_launcher_takes_what_is_declared(operator):
+def test_triton_launcher_has_the_declared_arguments(operator):
     pytest.importorskip("triton")
     module = importlib.import_module("gattn.kernels.triton")
     if operator.name not in module.__all__:
@@ -30,7 +30,7 @@ def test_triton_launcher_takes_what_is_declared(operator):
 
 @built
 @EVERY
-def test_cpp_kernel_has_a_field_for_all_that_is_declared(operator):
+def test_cpp_kernel_has_a_field_for_each_declared_value(operator):
     assert operator._launch is operator._launch
 
 
@@ -43,7 +43,7 @@ def test_value_without_a_field_is_refused():
 @built
 @pytest.mark.parametrize("p", [0.3, 1.0])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_dropout_of_numbers_is_the_references(p, dtype):
+def test_dropout_of_numbers_equals_the_reference(p, dtype):
     x = torch.randn(2500, generator=torch.Generator().manual_seed(1)).to(dtype)
     seed = torch.tensor([-(2**62) + 5, 0])
     out = OPERATORS["dropout"](x, seed, p, backend="cpu")
@@ -55,7 +55,7 @@ def test_dropout_of_numbers_is_the_references(p, dtype):
 
 @built
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_node_scores_are_the_references(dtype):
+def test_node_scores_equal_the_reference(dtype):
     generator = torch.Generator().manual_seed(1)
     value = torch.randn(50, 3, 5, generator=generator, dtype=torch.float64).to(dtype)
     vectors = torch.randn(2, 3, 5, generator=generator, dtype=torch.float64).to(dtype)

@@ -92,7 +92,7 @@ def test_sparse_tensors_and_lists_are_refused(operator, backend, random_graph):
 
 
 @pytest.mark.parametrize("edges", [None, torch.tensor([[0], [1]]), "edges"])
-def test_edges_that_are_no_graph_are_refused(operator, edges, random_graph):
+def test_edges_other_than_a_graph_are_refused(operator, edges, random_graph):
     with pytest.raises(TypeError, match=r"graph must be a gattn.Graph .*; got "):
         operator(operator.inputs(random_graph), edges)
 
@@ -131,7 +131,7 @@ def test_unknown_option_value_is_refused(attention, random_graph):
                 attention(inputs, random_graph, **{name: "softplus"})
 
 
-def test_backend_is_obeyed_or_refused(operator, random_graph, monkeypatch):
+def test_named_backend_is_used_or_refused(operator, random_graph, monkeypatch):
     inputs = operator.inputs(random_graph)
     message = "backend must be one of reference, cpu, triton"
     with pytest.raises(ValueError, match=f"{message}; got 'cud"):
@@ -177,7 +177,7 @@ def test_device_without_kernels_warns_once(monkeypatch):
     assert backend.select(None, torch.device("meta")) == "reference"
 
 
-def test_backend_info_says_what_triton_needs(monkeypatch):
+def test_backend_info_lists_the_requirements_of_triton(monkeypatch):
     pytest.importorskip("triton")
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

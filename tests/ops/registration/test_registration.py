@@ -78,7 +78,7 @@ def test_first_and_second_derivatives_pass_gradcheck(operator, tiny):
 
 @pytest.mark.slow
 @torch_warns
-def test_compiles_in_one_graph(operator, tiny):
+def test_every_operator_compiles_in_one_graph(operator, tiny):
     torch._dynamo.reset()
     inputs = operator.inputs(tiny, 2, 4, dtype=torch.float32)
     expected = operator.gradients(inputs, tiny)
@@ -145,7 +145,7 @@ def test_function_transforms_run_plain_pytorch_and_refuse_a_forced_kernel(operat
     torch.testing.assert_close(mapped[0], operator(inputs, tiny))
 
 
-def test_gradient_of_another_dtype_or_layout_is_taken(attention, tiny):
+def test_gradient_of_another_dtype_or_layout_is_accepted(attention, tiny):
     inputs = attention.inputs(tiny, 2, 4, dtype=torch.float32)
     wide = torch.ones(4, 2, 1, dtype=torch.float32)
     for grad in (wide.expand(attention(inputs, tiny).shape),):
@@ -160,7 +160,7 @@ def test_gradient_of_another_dtype_or_layout_is_taken(attention, tiny):
 
 @pytest.mark.skipif(bool(why_not("cpu", "cpu")), reason="the C++ kernels are not built")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
-def test_dropout_of_numbers_compiles_and_obeys_the_contract_of_operators():
+def test_dropout_of_numbers_compiles_and_passes_opcheck():
     seed = torch.tensor([5, 0])
     x = torch.randn(30, requires_grad=True)
     with pytest.raises(ValueError, match=r"seed must be \[2\].*, not \[1\]"):

@@ -38,7 +38,7 @@ def test_cells_that_are_no_lists_are_errors():
             read_list(cell)
 
 
-def test_labels_follow_one_another_and_have_an_owner():
+def test_labels_of_lists_are_joined_with_the_row_of_each():
     lists = read_lists([["[1, 2]", ""], ["", ""], ["[3]", "['x']"]], ["a", "b"])
     assert lists.values == [(1, None), (2, None), (3, "x")]
     assert lists.owners.tolist() == [0, 0, 2]
