@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.apps.nodes.edge_table import EdgeInputs, EdgeTable
+from gattn.apps.run.text import plural
 
 if TYPE_CHECKING:
     from gattn.apps.nodes.typed.network import TypedNetwork
@@ -253,7 +254,7 @@ def attributed_graph(
         is_connected[end] = True
     if isolated := len(nodes) - int(is_connected.sum()):
         notes.append(
-            f"{_many(isolated, 'node')} without an edge: predicted from their features only."
+            f"{plural(isolated, 'node')} without an edge: predicted from their features only."
         )
     arcs = both if edges.two_way else arcs
     table = edges if edges.has_columns else EdgeTable.without_columns(arcs)
@@ -269,7 +270,7 @@ def without_loops(edges: EdgeTable) -> tuple[EdgeTable, list[str]]:
     loops = int((~no_loop).sum())
     if not loops:
         return edges, []
-    note = f"{_many(loops, 'self-loop')} removed: layers that need self-loops add them."
+    note = f"{plural(loops, 'self-loop')} removed: layers that need self-loops add them."
     return edges.select(no_loop.numpy()), [note]
 
 
@@ -283,7 +284,7 @@ def doubled_note(count: int, same: str = "") -> list[str]:
     """
     if not count:
         return []
-    return [f"{_many(count, 'edge')} repeated{same}: each is used once."]
+    return [f"{plural(count, 'edge')} repeated{same}: each is used once."]
 
 
 def left_out_edge(
@@ -384,7 +385,3 @@ def _sorted_pairs(parts: Sequence[NDArray], nodes: int, kind: type) -> Tensor:
         edges[1, place] = key[place] // nodes
         edges[0, place] = key[place] - edges[1, place].astype(np.int64) * nodes
     return torch.from_numpy(edges)
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,8 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-Matrix: TypeAlias = Any
-"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
+from gattn.apps.nodes.scratch import Matrix
 
 
 def row_codes(table: pd.DataFrame, dtype: np.dtype) -> NDArray:

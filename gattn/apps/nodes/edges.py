@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,7 @@ from gattn.apps.nodes.edge_table import (
     narrow_block,
     row_codes,
 )
-from gattn.apps.nodes.scratch import Scratch, pieces
+from gattn.apps.nodes.scratch import Matrix, Scratch, pieces
 from gattn.apps.nodes.times import are_dates, as_times, edge_times, prediction_times
 from gattn.apps.nodes.values import (
     are_distinct_integers,
@@ -56,8 +56,6 @@ NUMBERING = ("id", "edge_id", "edgeid", "index", "level_0")
 """An edge column with one of these names is treated as row numbers if each edge has a different
 whole number.
 """
-Matrix: TypeAlias = Any
-"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 @dataclass(frozen=True)

@@ -500,7 +500,6 @@ class GraphReading:
         is_table = Path(path).suffix.lower() in TABLES + LISTS
         if not is_table and (self.source or self.target or self.bipartite is not None):
             raise GraphError(f"{ONE_TABLE}; got {path}")
-        cells = self.cells
         if str(path).lower() in CITATION:
             data = load_citation(str(path), normalize_features=True)
             graph = from_data(data, directed=bool(directed))
@@ -510,7 +509,10 @@ class GraphReading:
         if not path.stat().st_size:
             raise GraphError(f"{path} is empty; expected a graph")
         try:
-            graph = _read(path, self, cells, directed, compact)
+            if path.suffix.lower() in MARKUP:
+                graph = self._read_markup(path, directed)
+            else:
+                graph = self._read_edges(path, directed=bool(directed), compact=compact)
         except GraphError as error:
             raise GraphError(f"{path}: {error}") from None
         return graph.compacted() if compact else graph
@@ -522,6 +524,62 @@ class GraphReading:
         if self.decimal is not None or self.thousands:
             style = NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)
         return CellRules(self.missing, style)
+
+    def _read_markup(self, path: Path, directed: bool | None) -> AttributedGraph:
+        """Read a GraphML, GML or GEXF file, which contains the nodes, too."""
+        if self.nodes:
+            raise GraphError(
+                f"{path} contains its nodes; a table of nodes is only for a table or list of edges"
+            )
+        return from_networkx(_parse_markup(path), directed=directed, cells=self.cells)
+
+    def _read_edges(self, path: Path, *, directed: bool, compact: bool) -> AttributedGraph:
+        """Read a table or list of edges and, if there is one, the table of nodes."""
+        ending, ends = path.suffix.lower(), (self.source, self.target)
+        if ending not in TABLES + LISTS:
+            endings = ", ".join([*MARKUP, *TABLES, *LISTS])
+            raise GraphError(f"its name must end in {endings}; it ends in {ending or 'nothing'}")
+        notes: list[str] = []
+        if ending in LISTS:
+            table, notes = read_list(path, self.encoding, ends)
+            table = replace(table, cells=self.cells)
+            directed = directed and UNDIRECTED not in notes
+        else:
+            table = read_table(path, self.encoding, self.cells, compact=compact)
+            frame = table.frame
+            if frame.shape[1] - len(frame) in (0, 1) and not any(ends):
+                rows = [list(frame.columns), *frame.to_numpy(dtype=object).tolist()]
+                if (matrix := matrix_edges(rows)) is not None:
+                    frame, places = matrix
+                    # The header is the row 0.
+                    lines = [table.lines[max(place - 1, 0)] for place in places]
+                    table = replace(table, frame=frame, lines=lines)
+                    notes = [matrix_note(len(frame))]
+        edges, nodes = named_ends(table, ends=ends), None
+        if not len(edges):
+            if not self.nodes:
+                raise GraphError("it has no edges")
+            if ending not in LISTS:
+                notes = [f"{path.name} has a header but no edges."]
+        if self.nodes:
+            # Several tables of nodes are read by _read_typed.
+            nodes = read_table(Path(str(self.nodes)), self.encoding, self.cells)
+            if nodes.frame.empty:
+                raise GraphError(f"{self.nodes} has no nodes")
+        graph = graph_of_ends(
+            edges, nodes, directed=directed, notes=notes, bipartite=self.bipartite,
+            compact=compact, header=ending not in LISTS,
+        )  # fmt: skip
+        if len(edges) and not graph.edge_index.shape[1]:
+            raise GraphError(f"no edge remains: each of {len(edges):,} joins a node to itself")
+        names = (name for name in graph.names if isinstance(name, str))
+        rounded = [name for name in names if ROUNDED.fullmatch(name)]
+        if rounded:
+            graph = graph.with_notes(
+                f"{len(rounded):,} names of nodes, such as {rounded[0]!r}, are numbers as a "
+                "spreadsheet rounds them, so several nodes may have one name: export them as texts."
+            )
+        return graph
 
     def _read_typed(
         self, path: str | Path, *, directed: bool | None, label: str | None, label_type: str | None
@@ -572,63 +630,7 @@ def read_graph_file(
     return GraphReading(nodes=nodes, **rules).read(path, directed=directed, compact=compact)
 
 
-def _read(
-    path: Path, rules: GraphReading, cells: CellRules, directed: bool | None, compact: bool
-) -> AttributedGraph:
-    """Read a graph from its file and, if there is one, the table of its nodes."""
-    nodes: Any = rules.nodes or None
-    encoding, ends = rules.encoding, (rules.source, rules.target)
-    ending = path.suffix.lower()
-    if ending in MARKUP:
-        if nodes is not None:
-            raise GraphError(
-                f"{path} contains its nodes; a table of nodes is only for a table or list of edges"
-            )
-        return from_networkx(_marked_up(path), directed=directed, cells=cells)
-    if ending not in TABLES + LISTS:
-        endings = ", ".join([*MARKUP, *TABLES, *LISTS])
-        raise GraphError(f"its name must end in {endings}; it ends in {ending or 'nothing'}")
-    notes: list[str] = []
-    if ending in LISTS:
-        table, notes = read_list(path, encoding, ends)
-        table = replace(table, cells=cells)
-        directed = directed and UNDIRECTED not in notes
-    else:
-        table = read_table(path, encoding, cells, compact=compact)
-        frame = table.frame
-        if frame.shape[1] - len(frame) in (0, 1) and not any(ends):
-            rows = [list(frame.columns), *frame.to_numpy(dtype=object).tolist()]
-            if (matrix := matrix_edges(rows)) is not None:
-                frame, places = matrix
-                # The header is the row 0.
-                lines = [table.lines[max(place - 1, 0)] for place in places]
-                table, notes = replace(table, frame=frame, lines=lines), [matrix_note(len(frame))]
-    edges = named_ends(table, ends=ends)
-    if not len(edges):
-        if nodes is None:
-            raise GraphError("it has no edges")
-        if ending not in LISTS:
-            notes = [f"{path.name} has a header but no edges."]
-    if nodes is not None:
-        nodes = read_table(Path(nodes), encoding, cells)
-        if nodes.frame.empty:
-            raise GraphError(f"{rules.nodes} has no nodes")
-    graph = graph_of_ends(
-        edges, nodes, directed=bool(directed), notes=notes, bipartite=rules.bipartite,
-        compact=compact, header=ending not in LISTS,
-    )  # fmt: skip
-    if len(edges) and not graph.edge_index.shape[1]:
-        raise GraphError(f"no edge remains: each of {len(edges):,} joins a node to itself")
-    rounded = [name for name in graph.names if isinstance(name, str) and ROUNDED.fullmatch(name)]
-    if rounded:
-        graph = graph.with_notes(
-            f"{len(rounded):,} names of nodes, such as {rounded[0]!r}, are numbers as a "
-            "spreadsheet rounds them, so several nodes may have one name: export them as texts."
-        )
-    return graph
-
-
-def _marked_up(path: Path) -> networkx.Graph:
+def _parse_markup(path: Path) -> networkx.Graph:
     try:
         import networkx
     except ImportError:

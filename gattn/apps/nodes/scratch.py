@@ -7,10 +7,13 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+Matrix: TypeAlias = Any
+"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 PIECE = 1 << 16
 """Number of nodes or edges that are computed at once."""
 IN_MEMORY = 1 << 26

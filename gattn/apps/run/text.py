@@ -48,6 +48,16 @@ def count_of(count: int, item: str) -> str:
     return f"{plural(count, noun.removesuffix('s'))}{of}{rest}"
 
 
+def probability_text(probability: float) -> str:
+    """Format a probability with four digits. A probability below 1 is not rounded to 1.
+
+    >>> probability_text(0.25), probability_text(0.99999), probability_text(1.0)
+    ('0.25', '> 0.9999', '> 0.9999')
+    """
+    text = f"{probability:.4g}"
+    return "> 0.9999" if text == "1" else text
+
+
 def with_precision(value: float, error: float, *, digits: int, error_digits: int) -> str:
     """Format a number with so many digits that the leading digits of its error are shown.
 

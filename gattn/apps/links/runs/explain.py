@@ -17,7 +17,7 @@ from gattn.apps.links.runs.predict import read_run
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.nodes.runs.explain import place_of
-from gattn.apps.run.text import plural
+from gattn.apps.run.text import plural, probability_text
 from gattn.apps.run.train import Log, no_log
 from gattn.draw import draw_network
 from gattn.files import new_folder, write_rows
@@ -180,18 +180,19 @@ def explain_pair(
     linked = " They are linked; the model did not read this link." if links.are_links(
         np.array(ends[:1]), np.array(ends[1:])
     )[0] else ""  # fmt: skip
-    log(f"{source} - {target}: probability {explanation.probability:.4g}.{linked}")
+    log(f"{source} - {target}: probability {probability_text(explanation.probability)}.{linked}")
     if not explanation.count:
         log("no path over other nodes joins them: the score depends on their columns and edges.")
         return explanation
+    separated = probability_text(explanation.separated)
     log(
         f"{plural(explanation.count, 'node')} on the shortest paths, of "
-        f"{explanation.distance:.0f} edges; without these paths: {explanation.separated:.4g}"
+        f"{explanation.distance:.0f} edges; without these paths: {separated}"
     )
     for one in explanation.bridges[:5]:
         log(
-            f"without the edges of {graph.names[one.place]} on the paths: {one.without:.4g} "
-            f"(log odds {one.change:+.3g})"
+            f"without the edges of {graph.names[one.place]} on the paths: "
+            f"{probability_text(one.without)} (log odds {one.change:+.3g})"
         )
     return explanation
 

@@ -15,6 +15,7 @@ from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.estimators import AnyPredictor, NodeClassifier, NodeEstimator
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.nodes.runs.predict import load_estimator, read_graph
+from gattn.apps.run.text import probability_text
 from gattn.apps.run.train import Log, no_log
 from gattn.draw import draw_network
 from gattn.files import new_folder, write_rows
@@ -265,19 +266,23 @@ def _sentences(
     estimator: NodeEstimator, graph: AttributedGraph, explanation: NodeExplanation
 ) -> Iterable[str]:
     """Yield a sentence on the prediction, and a sentence for each of the largest influences."""
-    name, value = graph.names[explanation.place], f"{explanation.prediction:.4g}"
-    if isinstance(estimator, NodeClassifier):
+    is_class = isinstance(estimator, NodeClassifier)
+    show = probability_text if is_class else "{:.4g}".format
+    name, value = graph.names[explanation.place], show(explanation.prediction)
+    if is_class:
         kind = estimator.classes_.tolist()[explanation.output]
         yield f"{name}: class {kind} with probability {value}"
     else:
         yield f"{name}: {value}"
     if explanation.degree:
         change = explanation.prediction - explanation.isolated
-        yield f"without any edge: {explanation.isolated:.4g} (change {change:+.4g})"
-    for one in explanation.neighbours[:5]:
-        yield f"without neighbour {one.name}: {one.without:.4g} (change {one.change:+.4g})"
-    for one in explanation.attributes[:5]:
-        yield f"without attribute {one.name}: {one.without:.4g} (change {one.change:+.4g})"
+        yield f"without any edge: {show(explanation.isolated)} (change {change:+.4g})"
+    for kind, influences in (
+        ("neighbour", explanation.neighbours),
+        ("attribute", explanation.attributes),
+    ):
+        for one in influences[:5]:
+            yield f"without {kind} {one.name}: {show(one.without)} (change {one.change:+.4g})"
 
 
 def _picture(

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gattn.apps.nodes.scratch import Scratch, pieces, sample
+from gattn.apps.nodes.scratch import Matrix, Scratch, pieces, sample
 from gattn.apps.nodes.stack.linear import Scaler
 from gattn.apps.nodes.stack.propagation import Neighbours, multiply
 
@@ -35,9 +35,6 @@ PROJECTED_ROWS = 200_000
 """Maximum number of nodes from whose features the projection of wide features is computed."""
 TYPED = 1024
 """Maximum total number of features that are means over neighbours of one edge type."""
-
-Matrix = Any
-"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 def as_matrix(x: Tensor) -> Matrix:
@@ -125,14 +122,14 @@ class Blocks:
         parts = [self.x, *self.neighbours.contexts]
         return Scaler.fit(parts).join(parts)
 
-    def hops(self, *, reduced: bool = False) -> list[Matrix]:
-        """Return the features of the nodes, or the reduced features, their means over one and two
-        steps, and the degrees, for linear models.
+    def hops(self) -> list[Matrix]:
+        """Return the features of the nodes, their means over one and two steps, and the degrees,
+        for linear models.
 
         The means over two steps are computed from the reduced features if the means of all features
         would have too many entries.
         """
-        means, x = self.neighbours.means, sp.csr_matrix(self.reduced if reduced else self.x)
+        means, x = self.neighbours.means, sp.csr_matrix(self.x)
         first = [one @ x for one in self.neighbours.one_hop()]
         near = means @ x if self.neighbours.along else first[0]
         entries = float(means.getnnz(1) @ np.ones(means.shape[0])) / max(means.shape[0], 1)

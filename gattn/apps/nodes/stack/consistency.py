@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gattn.apps.fitting.full_batch import EpochChoice
+from gattn.apps.nodes.scratch import Matrix
 from gattn.apps.nodes.stack.linear import Targets
 from gattn.apps.nodes.stack.propagation import normalise, weighted_graph
 from gattn.functional import aggregate
@@ -42,9 +43,6 @@ MASKS = ((torch.arange(256)[:, None] >> torch.arange(8)) & 1) * 2.0
 """Dropout masks [256, 8] for each value of a random byte. The dropout probability of a node, of a
 feature and of a hidden feature is 1/2, so that a mask needs one random bit for each value.
 """
-
-Matrix = Any
-"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 def affordable_epochs(x: Matrix, means: Matrix) -> int:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gattn.apps.nodes.scratch import pieces, sample
+from gattn.apps.nodes.scratch import Matrix, pieces, sample
 from gattn.apps.nodes.stack.weights import mean_loss
 
 ROWS = 30_000
@@ -21,8 +21,6 @@ STRENGTHS = (1.0, 10.0, 100.0)
 """Inverse penalties of logistic regression, from the strongest penalty to the weakest."""
 ITERATIONS = 40
 """Maximum number of L-BFGS steps for each penalty; each fit starts from the previous result."""
-Matrix = Any
-"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 @dataclass(frozen=True, eq=False)

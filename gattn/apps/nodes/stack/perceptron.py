@@ -5,7 +5,6 @@ neighbours.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gattn.apps.fitting.losses import class_loss, squared_error
-from gattn.apps.nodes.scratch import sample
+from gattn.apps.nodes.scratch import Matrix, sample
 from gattn.apps.nodes.stack.linear import Scaler, Targets
 from gattn.apps.nodes.stack.propagation import weighted_graph
 from gattn.functional import aggregate
@@ -29,9 +28,6 @@ ROWS = 400_000
 """Maximum number of training nodes."""
 PIECE = 8192
 """Number of nodes that are predicted at once, to limit the memory."""
-
-Matrix = Any
-"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 class Perceptron(nn.Module):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 import torch
@@ -13,7 +11,7 @@ from torch import Tensor
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.edge_table import EdgeInputs
 from gattn.apps.nodes.fields import csr_tensor
-from gattn.apps.nodes.scratch import Scratch, pieces
+from gattn.apps.nodes.scratch import Matrix, Scratch, pieces
 from gattn.graph import Graph
 
 COLUMNS = 16
@@ -26,9 +24,6 @@ its own nodes.
 """
 STEPS = 15
 """Number of steps of label propagation."""
-
-Matrix = Any
-"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 class Neighbours:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.edge_table import narrow_block
+from gattn.apps.nodes.scratch import Matrix
 from gattn.apps.nodes.stack.blocks import as_matrix
 from gattn.apps.nodes.stack.propagation import Neighbours, edge_means, row_means
 from gattn.apps.nodes.typed.network import Messages, TypedInputs, TypedNetwork, projection
@@ -24,9 +25,6 @@ WALKS = 16
 """Maximum number of pairs of relations for which means over two steps are computed. Pairs that lead
 back to labelled nodes come first, then the others in alphabetical order.
 """
-
-Matrix = Any
-"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 class Walk:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gattn.apps.nodes.edge_table import EdgeTable
+from gattn.apps.nodes.scratch import Matrix
 from gattn.apps.nodes.stack.propagation import row_means
 from gattn.apps.nodes.typed.relations import Relation
 from gattn.graph import Graph
@@ -24,9 +25,6 @@ PAIRS = 2_000_000
 """Maximum number of pairs of labelled nodes that share a neighbour. If there are more, neighbours
 of the most nodes are left out: see :func:`projection`.
 """
-
-Matrix = Any
-"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 @dataclass(frozen=True, eq=False)
