@@ -7,8 +7,7 @@ baselines.
     python -m benchmarks.networks weights types direction time --edges both
     python -m benchmarks.networks neighbour-columns relations typed-noise --edges both
     python -m benchmarks.networks cora --split random-per-class --others lightgbm gcn gat
-    python -m benchmarks.networks --table    # print a table of the recorded results
-    python -m benchmarks.networks --page     # write this table into the documentation
+    python -m benchmarks.networks --page     # write the recorded results into the documentation
 
 Each split is a run of ``gattn nodes train`` with another seed, in a process of its own. The command
 prints the mean and the standard error of the accuracy of the model, of each component and of each
@@ -48,14 +47,10 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.networks", description=main.__doc__)
     parser.add_argument("networks", nargs="*", help=f"networks to train on: {', '.join(names)}")
     parser.add_argument(
-        "--table",
-        action="store_true",
-        help="print a table of the newest recorded results, and train nothing",
-    )
-    parser.add_argument(
         "--page",
         action="store_true",
-        help="write the table into the documentation, and train nothing",
+        help="print the newest recorded results, write them into the documentation, and train "
+        "nothing",
     )
     parser.add_argument(
         "--others",
@@ -94,11 +89,10 @@ def main(arguments: Sequence[str]) -> None:
         "cases (default: %(default)s)",
     )
     options = parser.parse_args(arguments)
-    if options.table or options.page:
+    if options.page:
         markdown = networks_table.table(record.every(options.out))
         print(markdown)
-        if options.page:
-            tables.write(PAGE, "networks", markdown)
+        tables.write(PAGE, "networks", markdown)
         return
     if not options.networks:
         parser.error("the names of one or more networks are required")

@@ -4,7 +4,8 @@
 
 Each split is a run of ``gattn nodes train --no-refit`` in this process. The weights of the
 combination are then fitted again to the predictions of all components but one. The command prints
-the test accuracy with all components, and the change without each component.
+the test accuracy with all components, and the change without each component. The column
+``network`` is the attention network, and an empty cell is a component that was not fitted.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from benchmarks.data.networks import NETWORKS, READING, make
 from benchmarks.data.typed_networks import TYPED_NETWORKS, write
 from gattn.apps.cli import main as gattn
 from gattn.apps.nodes.stack.combination import Combination
+from gattn.apps.nodes.stack.predictor import NETWORK, TYPED_NETWORK
 from gattn.apps.nodes.stack.weights import pool_by_name
 
 
@@ -43,6 +45,8 @@ def main(arguments: Sequence[str]) -> None:
         runs = [_measure(name, options.split, seed) for seed in range(options.splits)]
         rows[name] = {key: statistics.fmean(run[key] for run in runs) for key in runs[0]}
     head = list(dict.fromkeys(key for row in rows.values() for key in row))
+    some = {key: [row[key] for row in rows.values() if key in row] for key in head}
+    rows["mean"] = {key: statistics.fmean(values) for key, values in some.items()}
     cells = [[f"{row[key]:+.4f}" if key in row else "" for key in head] for row in rows.values()]
     print(tables.markdown(["network", *head], [[n, *c] for n, c in zip(rows, cells)]))
 
@@ -78,8 +82,9 @@ def _measure(name: str, split: str, seed: int) -> dict[str, float]:
         return float(np.mean(combined[test].argmax(1) == to.y[test]))
 
     whole = accuracy([*outputs])
-    left_out = {one: [name for name in outputs if name != one] for one in outputs}
-    return {"all": whole, **{one: accuracy(names) - whole for one, names in left_out.items()}}
+    changes = {one: accuracy([n for n in outputs if n != one]) - whole for one in outputs}
+    networks = {NETWORK: "network", TYPED_NETWORK: "network"}
+    return {"all": whole, **{networks.get(one, one): each for one, each in changes.items()}}
 
 
 if __name__ == "__main__":
