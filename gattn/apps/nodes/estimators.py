@@ -370,15 +370,13 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return read_labels(graph, self.label, y, classes=self.task == "classification")
 
     def _parts(self, graph: AttributedGraph, y: Tensor) -> tuple[Split, list[str]]:
-        fraction, by_class = float(self.validation_fraction), self.task == "classification"
+        share, by_class = float(self.validation_fraction), self.task == "classification"
+        check_fraction("validation_fraction", share)
+        fractions = (1 - share, share, 0.0)
         if self.time is not None:
-            check_fraction("validation_fraction", fraction)
-            times = node_times(graph, self.time)
-            return time_split(y, times, (1 - fraction, fraction, 0.0), self.time)
+            return time_split(y, node_times(graph, self.time), fractions, self.time)
         if splits.mask_columns(graph):
-            return splits.masked_split(graph, y, self.seed, fraction, by_class=by_class)
-        check_fraction("validation_fraction", fraction)
-        fractions = (1 - fraction, fraction, 0.0)
+            return splits.masked_split(graph, y, self.seed, share, by_class=by_class)
         return splits.random_node_split(y, self.seed, fractions, by_class=by_class), []
 
     def _held_out(self, graph: GraphLike | None, y: Any) -> tuple[Tensor, Tensor]:

@@ -493,10 +493,6 @@ class GraphReading:
         """
         if self.typed:
             return self._read_typed(path, directed=directed, label=label, label_type=label_type)
-        if label_type:
-            raise GraphError(
-                f"--label-type {label_type} is for several tables of nodes (--nodes TYPE=FILE)"
-            )
         is_table = Path(path).suffix.lower() in TABLES + LISTS
         if not is_table and (self.source or self.target or self.bipartite is not None):
             raise GraphError(f"{ONE_TABLE}; got {path}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gattn.apps.nodes.typed.relations import typed_files
+from gattn.apps.nodes.typed.relations import table_files
 
 CITATION = ("cora", "citeseer", "pubmed")
 """Names of the data sets of networks."""
@@ -40,9 +40,7 @@ def check_graph_sources(
     """
     if data:
         check_graph_file(data)
-    tables = [nodes] if isinstance(nodes, str) else list(nodes)
     # Several tables of nodes without tables of edges are an error of the settings.
-    if not edges and len(tables) > 1:
-        return
-    for path in filter(None, typed_files([*tables, *edges]) if edges else tables):
-        Path(path.strip()).stat()
+    if edges or isinstance(nodes, str) or len(nodes) < 2:
+        for path in table_files(nodes, edges):
+            Path(path.strip()).stat()

@@ -10,7 +10,6 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from gattn.apps.fitting.settings import check_fraction
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError, attribute_names
 from gattn.apps.nodes.values import as_texts
 from gattn.data import Split, random_split
@@ -205,7 +204,6 @@ def _complete(
     if val is not None:
         train, val, test = (part.nonzero().flatten() for part in (train, val, test))
         return Split(train, val, test, protocol), notes
-    check_fraction("validation_fraction", fraction)
     train = train & labelled
     some = torch.where(train, y, torch.nan)
     drawn = random_node_split(some, seed, (1 - fraction, fraction, 0.0), by_class=by_class)
@@ -252,7 +250,6 @@ def column_split(
     column: str,
     y: Tensor,
     seed: int,
-    fraction: float = VALIDATION,
     *,
     by_class: bool,
 ) -> tuple[Split, list[str]]:
@@ -265,7 +262,6 @@ def column_split(
         column: name of the column.
         y: [n] labels, NaN for nodes without a label.
         seed: seed with which a validation part is drawn.
-        fraction: share of the training part that is drawn if the column names no validation part.
         by_class: True to draw from each class separately.
 
     Returns:
@@ -285,7 +281,7 @@ def column_split(
     parts = [NAMES.get(name) for name in names]
     marks = {part: torch.tensor([one == part for one in parts]) for part in PARTS}
     titles = {part: f"part {part!r} of column {column!r}" for part in PARTS}
-    return _complete(marks, titles, y, seed, fraction, by_class, f"column:{column}")
+    return _complete(marks, titles, y, seed, VALIDATION, by_class, f"column:{column}")
 
 
 def per_class_split(y: Tensor, seed: int) -> Split:

@@ -20,7 +20,7 @@ from gattn.apps.fitting.settings import (
 )
 from gattn.apps.nodes.graph_settings import GraphSettings
 from gattn.apps.nodes.settings import PRESETS, TYPED_MODELS, NodeSettings
-from gattn.apps.nodes.typed.relations import parse_sources, typed_files
+from gattn.apps.nodes.typed.relations import parse_sources, table_files
 from gattn.apps.run.split_rule import SplitRule, read_rule
 
 if TYPE_CHECKING:
@@ -124,10 +124,7 @@ class NodeRunSettings(GraphSettings):
     @property
     def tables(self) -> list[str]:
         """Files of the tables of nodes and, for a network with several, of the edges."""
-        if isinstance(self.nodes, str) and not self.edges:
-            return [self.nodes] if self.nodes else []
-        nodes = [self.nodes] if isinstance(self.nodes, str) else self.nodes
-        return typed_files([*nodes, *self.edges])
+        return table_files(self.nodes, self.edges)
 
     @property
     def title(self) -> str:

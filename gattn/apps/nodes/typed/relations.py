@@ -34,13 +34,20 @@ class Relation(NamedTuple):
         return Relation(self.destination, f"reverse of {self.name}", self.source)
 
 
-def typed_files(values: Iterable[str]) -> list[str]:
-    """Return the file of each value. A value has the form ``NAME=FILE`` or ``FILE``.
+def table_files(nodes: str | Sequence[str], edges: Sequence[str]) -> list[str]:
+    """Return the files of the tables of nodes and of edges.
 
-    >>> typed_files(["papers=papers.csv", "writes.csv"])
-    ['papers.csv', 'writes.csv']
+    Args:
+        nodes: a table of nodes, or values ``TYPE=FILE``; empty if there is none.
+        edges: values ``RELATION=FILE``; empty for a network with one table of nodes.
+
+    >>> table_files("nodes.csv", []), table_files(["papers=papers.csv"], ["a-cites-a=cites.csv"])
+    (['nodes.csv'], ['papers.csv', 'cites.csv'])
     """
-    return [value.partition("=")[2] or value for value in values]
+    values = [nodes] if isinstance(nodes, str) else [*nodes]
+    if edges or len(values) > 1:
+        values = [value.partition("=")[2] or value for value in (*values, *edges)]
+    return [value for value in values if value]
 
 
 def parse_types(values: Sequence[str]) -> dict[str, str]:
