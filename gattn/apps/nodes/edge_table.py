@@ -188,7 +188,13 @@ class EdgeInputs(EdgeStructure):
     bias: Tensor | None
     weights: NDArray[np.float32] | None
     groups: Sequence[tuple[NDArray[np.int8], int]]
-    row_features: Any
+    row_features: Matrix | None
+
+    @property
+    def terms(self) -> dict[str, Tensor]:
+        """Features and biases of the edges of ``edge_index``, by the name of a layer's argument."""
+        named = {"edge_attr": self.features, "attn_bias": self.bias}
+        return {name: tensor for name, tensor in named.items() if tensor is not None}
 
     def select(self, edges: NDArray[np.bool_], arcs: NDArray[np.bool_]) -> EdgeInputs:
         """Return the inputs for some of the edges.

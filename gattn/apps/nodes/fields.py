@@ -119,8 +119,7 @@ def edge_terms(inputs: EdgeInputs | None, field: Field) -> tuple[Mapping[str, Te
     """
     if inputs is None:
         return ()
-    named = {"edge_attr": inputs.features, "attn_bias": inputs.bias}
-    terms = {name: tensor for name, tensor in named.items() if tensor is not None}
+    terms = inputs.terms
     if not field.edges:
         return (terms,) * len(field.layers)
     return tuple({name: tensor[rows] for name, tensor in terms.items()} for rows in field.edges)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
@@ -185,11 +186,7 @@ def _node_tensors(data: Any) -> Nodes:
     """Return the nodes of a ``Data`` object, or of a type of ``HeteroData``."""
     nodes = data.num_nodes
     columns, unreadable = {}, {}
-    for name in ("y", *MASKS):
-        value = data.get(name)
-        if value is None:
-            continue
-        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+    for name, array in _arrays(data, ("y", *MASKS)):
         if fault := shape_fault(name, array.shape, nodes):
             unreadable[name] = fault
         else:
@@ -276,11 +273,7 @@ def _pairs(edge_index: Tensor, where: str = "") -> Tensor:
 def _edge_tensors(data: Any, edge_index: Tensor) -> EdgeTable:
     """Return the edges and their columns of ``Data``, or of a relation of ``HeteroData``."""
     edges, columns = edge_index.shape[1], {}
-    for name in EDGE_TENSORS:
-        value = data.get(name)
-        if value is None:
-            continue
-        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+    for name, array in _arrays(data, EDGE_TENSORS):
         if array.ndim not in (1, 2) or len(array) != edges:
             raise GraphError(
                 f"{name} must have a row for each of {edges:,} edges; it is {array.shape}"
@@ -290,3 +283,11 @@ def _edge_tensors(data: Any, edge_index: Tensor) -> EdgeTable:
         else:
             columns |= {f"{name}.{place}": column for place, column in enumerate(array.T)}
     return EdgeTable(edge_index, pd.DataFrame(columns, index=range(edges)))
+
+
+def _arrays(data: Any, names: Iterable[str]) -> Iterator[tuple[str, NDArray]]:
+    """Yield the names and values of those attributes that data of PyG have."""
+    for name in names:
+        value = data.get(name)
+        if value is not None:
+            yield name, value.numpy(force=True) if isinstance(value, Tensor) else np.asarray(value)

@@ -46,11 +46,7 @@ class SampledInputs:
     @classmethod
     def of(cls, graph: AttributedGraph, x: Tensor) -> SampledInputs:
         """Return the inputs of a graph whose edges are sorted by destination, and its features."""
-        inputs = graph.edge_inputs
-        named = {}
-        if inputs is not None:
-            named = {"edge_attr": inputs.features, "attn_bias": inputs.bias}
-        terms = {name: tensor for name, tensor in named.items() if tensor is not None}
+        terms = {} if graph.edge_inputs is None else graph.edge_inputs.terms
         return cls(x, _sorted_graph(graph.edge_index, len(graph)), terms)
 
     def batch(self, sample: Sample) -> FieldInput:

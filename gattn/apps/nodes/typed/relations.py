@@ -4,7 +4,7 @@ mappings.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -63,13 +63,10 @@ def parse_types(values: Sequence[str]) -> dict[str, str]:
     {'papers': 'papers.csv', 'authors': 'people.csv'}
     """
     files: dict[str, str] = {}
-    for value in values:
-        name, _, path = (part.strip() for part in value.partition("="))
-        if not name or not path:
-            raise ValueError(
-                f"several tables of nodes must be written as TYPE=FILE, for example "
-                f"papers=papers.csv; got {value!r}"
-            )
+    for name, path in _named_files(
+        values,
+        "several tables of nodes must be written as TYPE=FILE, for example papers=papers.csv",
+    ):
         if name in files:
             raise ValueError(f"each node type must have one table; {name!r} has two")
         files[name] = path
@@ -89,13 +86,16 @@ def parse_relations(values: Sequence[str], types: Collection[str]) -> dict[Relat
     >>> parse_relations(["authors-writes-papers=writes.csv"], ["papers", "authors"])
     {Relation(source='authors', name='writes', destination='papers'): 'writes.csv'}
     """
-    pairs = []
+    return by_relation(_named_files(values, f"a table of edges must be written as {FORM}"), types)
+
+
+def _named_files(values: Iterable[str], form: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the file in each value ``NAME=FILE``."""
     for value in values:
         name, _, path = (part.strip() for part in value.partition("="))
-        if not path:
-            raise ValueError(f"a table of edges must be written as {FORM}; got {value!r}")
-        pairs.append((name, path))
-    return by_relation(pairs, types)
+        if not name or not path:
+            raise ValueError(f"{form}; got {value!r}")
+        yield name, path
 
 
 def parse_sources(
