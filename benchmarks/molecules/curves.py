@@ -86,7 +86,8 @@ def measure(molecules: Molecules, name: str, draw: int, size: int) -> record.Rec
     model.fit_labelled(*model._split(both))
     seconds = time.perf_counter() - begin
     predicted = model.predictor_.predict(test.inputs)
-    ridge = baseline_predictions(both.inputs, both.y, both.weights, test.inputs, task, seed=draw)
+    labels = both.y, both.weights
+    ridge = baseline_predictions(both.inputs, *labels, test.inputs, model.task, seed=draw)
     means = {"stacked": predicted.mean, **predicted.component_means, **ridge}
     return {
         "metric": metric, "test": len(test), "weights": model.predictor_.weights,

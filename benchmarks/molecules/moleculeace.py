@@ -125,7 +125,7 @@ def _measure(data: _Table, model: ModelName, seed: int, foundation: str) -> reco
     if model == "stacked":
         named |= {f"stacked/{name}": mean for name, mean in predicted.component_means.items()}
         named |= baseline_predictions(
-            both.inputs, both.y, both.weights, test.inputs, "regression", seed=seed
+            both.inputs, both.y, both.weights, test.inputs, regressor.task, seed=seed
         )
         named["random_forest"] = _random_forest(both, test, seed)
     lower, upper = regressor.intervals(predicted, 0.9)

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from benchmarks.data.datasets import root
 from gattn.apps.fitting.metrics import classification_metrics, regression_metrics
-from gattn.apps.molecules.settings import Task
 from gattn.data import Molecules, Split, load_molecules, random_split, scaffold_split
 
 __all__ = [
@@ -32,7 +31,7 @@ class Dataset:
     """Data set with its target and metric (ROC-AUC or RMSE)."""
 
     name: str
-    task: Task
+    task: str
     metric: str
 
     @property

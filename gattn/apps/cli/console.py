@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 PAUSE = 10.0
 """Minimum time in seconds between two progress lines if stderr is not a terminal."""
-FACTORS = {"classification": "log probabilities", "regression": "predictions"}
-"""For each task of nodes, the values of a component that its weight multiplies."""
 UNITLESS = ("r2",)
 """Metrics of numbers that have the same unit for all targets."""
 MAX_TARGETS = 20
@@ -123,7 +121,8 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
         metrics: content of ``metrics.json``. Its entry ``item`` is the plural noun of the rows.
         item: name of the entry with the numbers of rows, and the noun if there is no ``item``.
     """
-    # The import is inside the function, because the module imports torch, which is slow.
+    # The imports are inside the function, because the modules import torch, which is slow.
+    from gattn.apps.fitting.tasks import TASKS
     from gattn.apps.run.notes import interval_notes, metric_notes
 
     test, targets = metrics["test"], metrics.get("targets", {})
@@ -131,7 +130,7 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     caption = _caption(metrics, item, noun)
     if len(targets) > 1:
         caption += f", mean over {len(targets)} targets"
-        if metrics["task"] == "regression":
+        if not TASKS[metrics["task"]].is_class:
             # Errors in different units have no mean.
             test = {name: value for name, value in test.items() if name in UNITLESS}
     columns = {"model": test, **metrics.get("baselines", {})}
@@ -150,8 +149,8 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
         _print_table("model, each target", by_target)
         if len(targets) > MAX_TARGETS:
             _print_plain(f"and {len(targets) - MAX_TARGETS:,} more targets in metrics.json")
-    factor = "scores" if item == "links" else FACTORS.get(metrics["task"], "predictions")
     if components := metrics.get("components"):
+        factor = "scores" if item == "links" else TASKS[metrics["task"]].pooled
         # A model of links has weights for two metrics.
         weights = {
             name: each.get("weights") or {"": each["weight"]} for name, each in components.items()

@@ -43,7 +43,7 @@ def absolute_error(output: Tensor, target: Tensor) -> Tensor:
     return F.l1_loss(output, target, reduction="none")
 
 
-def regression_loss(error: str, *, is_bounded: bool = False) -> Loss:
+def regression_loss(error: str = "mse", *, is_bounded: bool = False) -> Loss:
     """Return the loss of an error, ``"mae"`` or ``"mse"``.
 
     With ``is_bounded`` it is :func:`bounded`.

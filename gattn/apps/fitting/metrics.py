@@ -4,23 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
 
 import torch
-from sklearn.metrics import (
-    average_precision_score,
-    f1_score,
-    log_loss,
-    matthews_corrcoef,
-    roc_auc_score,
-)
 from torch import Tensor
 
-METRICS = {
-    "regression": ("rmse", "mae", "r2"),
-    "classification": ("roc_auc", "pr_auc", "accuracy"),
-    "multiclass": ("accuracy", "f1", "roc_auc", "pr_auc"),
-}
 CONTRAST = {"r2", "roc_auc", "pr_auc"}
 """Names of the metrics that are undefined if all labels are equal."""
 NAMED = 3
@@ -96,9 +83,8 @@ def multiclass_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
         ``accuracy``, the fraction of rows whose most probable class is the true one; ``f1``, the
         mean of the F1 scores over classes that occur in the labels or in the predictions; and
         ``roc_auc`` and ``pr_auc``, means over the classes, each against all others; for two
-        classes, those of the second class. The last two
-        exclude classes that no row or every row has; :func:`undefined_metrics` lists these. All
-        metrics are NaN without rows.
+        classes, those of the second class. The last two exclude classes that no row or every row
+        has; :func:`undefined_class_metrics` lists these. All metrics are NaN without rows.
 
     Raises:
         ValueError: the shapes do not fit, or a label is not the number of a class.
@@ -114,7 +100,10 @@ def multiclass_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
             f"{(*probability.shape,)}"
         )
     if not len(y):
-        return dict.fromkeys(METRICS["multiclass"], NAN)
+        return dict.fromkeys(("accuracy", "f1", "roc_auc", "pr_auc"), NAN)
+    # The metrics of scikit-learn take long to import, and predictions do not need them.
+    from sklearn.metrics import f1_score
+
     classes, label = probability.shape[1], y.long().cpu()
     if not 0 <= int(label.min()) <= int(label.max()) < classes:
         raise ValueError(
@@ -153,6 +142,8 @@ def class_agreement(y: Tensor, probability: Tensor) -> dict[str, float]:
         >>> round(class_agreement(torch.tensor([0, 1, 1]), p)["mcc"], 4)
         0.5
     """
+    from sklearn.metrics import log_loss, matthews_corrcoef
+
     label, p = y.long().cpu(), probability.detach().cpu().double()
     if not len(label):
         return {"mcc": NAN, "log_loss": NAN}
@@ -169,47 +160,34 @@ def class_agreement(y: Tensor, probability: Tensor) -> dict[str, float]:
 
 def undefined_metrics(
     y: Tensor,
-    task: Literal["regression", "classification", "multiclass"],
+    metrics: Sequence[str],
     names: Sequence[object] = (),
     classes: Sequence[Sequence[object]] = (),
 ) -> dict[str, str]:
-    """Return the reasons why some metrics are undefined, for all or for some targets or classes.
+    """Return the reasons why some metrics are undefined, for all or for some targets.
 
     Args:
         y: [k] or [k, t] labels in the format of :func:`regression_metrics` or
-            :func:`classification_metrics`, NaN for missing labels; for ``"multiclass"`` [k]
-            classes, numbered from 0.
-        task: the task, whose metrics are checked.
-        names: names of the t targets, or of the classes for ``"multiclass"``.
-        classes: the two labels of each target of ``"classification"``; by default 0 and 1.
+            :func:`classification_metrics`, NaN for missing labels.
+        metrics: names of the metrics that are checked.
+        names: names of the t targets.
+        classes: the two labels of each target; empty for numbers.
 
     Returns:
         A reason for each metric that is NaN, which begins with "undefined", or that is a mean over
-        only some of the targets or classes.
+        only some of the targets.
 
     Example:
-        >>> undefined_metrics(torch.tensor([0.5, 0.5]), "regression")["r2"]
+        >>> undefined_metrics(torch.tensor([0.5, 0.5]), ["r2"])["r2"]
         'undefined: all 2 labels are 0.5'
         >>> y = torch.tensor([[0.1, 0.5], [0.2, float("nan")]])
-        >>> undefined_metrics(y, "regression", ["a", "b"])["r2"]
+        >>> undefined_metrics(y, ["r2"], ["a", "b"])["r2"]
         "a mean over 1 of 2 targets, undefined for 'b' (there is one label)"
     """
     y = y.detach().cpu().double()
-    if task == "multiclass":
-        if not len(y):
-            return dict.fromkeys(METRICS[task], "undefined: there is no label")
-        counts = torch.bincount(y.long(), minlength=len(names)).tolist()
-        none = {0: "no row has this class", len(y): "every row has this class"}
-        lost = {
-            name: none[rows]
-            for name, rows in zip(names or range(len(counts)), counts)
-            if rows in none
-        }
-        reason = _reason(lost, len(counts), "classes")
-        return {"roc_auc": reason, "pr_auc": reason} if lost else {}
     columns = [column[~column.isnan()] for column in (y[:, None] if y.dim() == 1 else y).T]
     reasons: dict[str, str] = {}
-    for metric in METRICS[task]:
+    for metric in metrics:
         lost = {}
         for i, (name, column) in enumerate(zip(names or range(len(columns)), columns, strict=True)):
             if not len(column):
@@ -218,12 +196,35 @@ def undefined_metrics(
                 lost[name] = "there is one label"
             elif metric in CONTRAST and bool((column == column[0]).all()):
                 label = f"{float(column[0]):.12g}"
-                if task == "classification":
-                    label = f"of class {(classes[i] if classes else (0, 1))[int(column[0])]!r}"
+                if classes:
+                    label = f"of class {classes[i][int(column[0])]!r}"
                 lost[name] = f"all {len(column):,} labels are {label}"
         if lost:
             reasons[metric] = _reason(lost, len(columns), "targets")
     return reasons
+
+
+def undefined_class_metrics(
+    y: Tensor, metrics: Sequence[str], names: Sequence[object]
+) -> dict[str, str]:
+    """Return the reasons why some metrics are undefined, for all or for some classes.
+
+    Args:
+        y: [k] classes, numbered from 0.
+        metrics: names of the metrics that are checked.
+        names: names of the classes.
+
+    Returns:
+        A reason for each metric that is NaN, which begins with "undefined", or that is a mean over
+        only some of the classes.
+    """
+    if not len(y):
+        return dict.fromkeys(metrics, "undefined: there is no label")
+    counts = torch.bincount(y.long(), minlength=len(names)).tolist()
+    none = {0: "no row has this class", len(y): "every row has this class"}
+    lost = {name: none[rows] for name, rows in zip(names, counts) if rows in none}
+    reason = _reason(lost, len(counts), "classes") if lost else ""
+    return {metric: reason for metric in metrics if lost and metric in CONTRAST}
 
 
 def _reason(lost: Mapping[object, str], count: int, items: str) -> str:
@@ -303,6 +304,8 @@ def _class_scores(y: Tensor, probability: Tensor) -> dict[str, float]:
     positives = int(y.sum())
     if positives in (0, len(y)):
         return {"roc_auc": NAN, "pr_auc": NAN, "accuracy": right}
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
     return {
         "roc_auc": float(roc_auc_score(y, probability)),
         "pr_auc": float(average_precision_score(y, probability)),

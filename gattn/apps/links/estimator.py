@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from gattn.apps.fitting.settings import check_fraction, check_value, settings_of
+from gattn.apps.fitting.tasks import CLASSIFICATION, Task
 from gattn.apps.fitting.types import EpochRecord
 from gattn.apps.links.model import LinkModel, LinkProblem
 from gattn.apps.links.pairs import Links, link_times, random_parts, read_links, restrict, time_parts
@@ -63,7 +64,7 @@ class LinkPredictor(SerializableEstimator, Parameters):
     """
 
     item: ClassVar[str] = "links"
-    task: ClassVar[Literal["regression", "classification"]] = "classification"
+    task: ClassVar[Task] = CLASSIFICATION
     predictor_: LinkModel
     graph_: AttributedGraph
     links_: Links

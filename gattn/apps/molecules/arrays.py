@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gattn.apps.molecules.classes import MOST_CLASSES
+from gattn.apps.fitting.tasks import MOST_CLASSES
 from gattn.apps.tables.csv_table import LARGEST
 from gattn.apps.tables.numbers import NumberFormat, read_numbers
 

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
-from gattn.apps.fitting.scaling import moments
 from gattn.apps.fitting.settings import from_table, to_table
+from gattn.apps.fitting.tasks import TASKS, Task
 from gattn.apps.molecules import stacking
-from gattn.apps.molecules.classes import class_softmax, normalised
 from gattn.apps.molecules.descriptor_columns import SCALE
 from gattn.apps.molecules.forest import Forest
 from gattn.apps.molecules.gaussian_process import GaussianProcess
 from gattn.apps.molecules.members import make_network, predict_members
 from gattn.apps.molecules.network import MoleculeColumns, MoleculeNetwork
-from gattn.apps.molecules.settings import MoleculeSettings, Task
+from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.apps.molecules.target_transform import Prediction
 from gattn.apps.run.model_io import add_prefix, remove_prefix
 from gattn.data.molecules.features import FEATURISER
@@ -32,15 +31,6 @@ PREFIXES = ("networks.", "gp.", "forest.", "environments.")
 Self = TypeVar("Self", bound="NetworkPredictor")
 
 
-def label_scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:
-    """Return the mean and the standard deviation by which each target is scaled; 0 and 1 for
-    classes.
-    """
-    if task != "regression":
-        return torch.zeros(y.shape[1]).double(), torch.ones(y.shape[1]).double()
-    return moments(y)
-
-
 class NetworkPredictor(ABC):
     """Base class of the trained models of molecules, atoms and bonds, which combine an ensemble of
     networks with other components.
@@ -48,7 +38,7 @@ class NetworkPredictor(ABC):
     Args:
         tensors: tensors by name: ``mean`` and ``scale`` [t] of the targets, those of the
             components, and those of the subclass.
-        task: ``"regression"``, ``"classification"`` or ``"multiclass"``.
+        task: the type of the labels.
         settings: the settings of the model and its training.
         classes: for several classes the number of classes of each target; () for other tasks.
         level: ``"atom"``, ``"bond"``, or "" for molecules.
@@ -104,11 +94,7 @@ class NetworkPredictor(ABC):
         """Convert the outputs of networks, [..., t], to the units of the transformed targets, or to
         probabilities.
         """
-        if self.task == "multiclass":
-            return class_softmax(raw, self.classes)
-        if self.task == "classification":
-            return raw.sigmoid()
-        return raw * self.scale + self.mean
+        return self.task.link(raw * self.scale + self.mean, self.classes)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -126,7 +112,7 @@ class NetworkPredictor(ABC):
         for name, others in self._others().items():
             tensors |= add_prefix(name, others)
         return tensors, {
-            "task": self.task, "settings": to_table(self.settings), "featuriser": FEATURISER,
+            "task": self.task.name, "settings": to_table(self.settings), "featuriser": FEATURISER,
             "classes": list(self.classes), "level": self.level,
         }  # fmt: skip
 
@@ -144,7 +130,7 @@ class NetworkPredictor(ABC):
         settings = from_table(MoleculeSettings, facts["settings"])
         # Models of earlier versions of gattn have no entries of classes and levels.
         classes, level = facts.get("classes", ()), facts.get("level", "")
-        return cls(tensors, facts["task"], settings, classes, level)
+        return cls(tensors, TASKS[facts["task"]], settings, classes, level)
 
 
 class Components(NetworkPredictor):
@@ -161,9 +147,8 @@ class Components(NetworkPredictor):
     def _restore_others(self, tensors: dict[str, Tensor]) -> None:
         kernel = remove_prefix("gp.", tensors)
         # In classification, predict does not need the variance of the Gaussian process.
-        self.kernel = (
-            GaussianProcess(kernel, variance=self.task == "regression") if kernel else None
-        )
+        variance = not self.task.is_class
+        self.kernel = GaussianProcess(kernel, variance=variance) if kernel else None
         trees = remove_prefix("forest.", tensors)
         self.forest = Forest(trees) if trees else None
         self.names = [self.settings.model]
@@ -191,13 +176,11 @@ class Components(NetworkPredictor):
         parts = {"gp.": self.kernel, "forest.": self.forest}
         return {name: part.state() for name, part in parts.items() if part is not None}
 
-    def probabilities(self, mean: Tensor) -> Tensor:
-        """Convert means [k, t] of the Gaussian process or the forest to probabilities if the labels
-        are classes.
+    def clipped(self, mean: Tensor) -> Tensor:
+        """Convert means [k, O] of the Gaussian process or the forest to predictions, which are
+        probabilities if the labels are classes.
         """
-        if self.task == "multiclass":
-            return normalised(mean, self.classes)
-        return mean.clamp(0, 1) if self.task == "classification" else mean
+        return self.task.clip(mean, self.classes)
 
     def predict_components(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor, Tensor]:
         """Predict k molecules with each component, in the units of the transformed targets.
@@ -227,9 +210,9 @@ class Components(NetworkPredictor):
         """
         means = [members.mean(0)] if self.networks else []
         if self.kernel is not None:
-            means.append(self.probabilities(mean))
+            means.append(self.clipped(mean))
         if self.forest is not None:
-            means.append(self.probabilities(forest))
+            means.append(self.clipped(forest))
         return torch.stack(means)
 
     def error_inputs(self, means: Tensor, members: Tensor, variance: Tensor) -> Tensor:
@@ -308,7 +291,7 @@ def calibrate(
         - cross-fitted predictions of the validation part, on the scale on which the model is
           trained
     """
-    regression = components.task == "regression"
+    is_class = components.task.is_class
     # The trees that were trained on the validation part must not be used to fit the coefficients of
     # the error, because they have read the labels of the fold that is predicted.
     forest_few = forest_all = torch.zeros_like(y_val)
@@ -330,9 +313,9 @@ def calibrate(
         if evidence is not None:
             weights = stacking.part_weights(
                 evidence, members.mean(0), y_val, rows, components.scale, prior, by_part,
-                components.probabilities, by_target=components.task != "multiclass",
+                components.clipped, by_target=not components.classes,
             )  # fmt: skip
-        if not regression:
+        if is_class:
             factor, offset = stacking.fit_shrinkage(
                 stacking.combine(means[:, rows], weights), y_val[rows], by_part[1][rows],
                 components.classes,
@@ -353,7 +336,7 @@ def calibrate(
         inside = folds == fold
         weights, coefficients, offset = fit(pair, ~inside) if not inside.all() else chosen
         mean[inside] = stacking.combine(means[:, inside], weights) + offset
-        if regression:
+        if not is_class:
             measured = y_val[~inside].isfinite().any(0)
             coefficients = coefficients.where(measured, chosen[1])
             std[inside] = stacking.predicted_std(sources[:, inside], coefficients)

@@ -275,7 +275,7 @@ class MoleculeEstimator(SmilesEstimator):
         """Separate censored labels from measured ones, if the loss is bounded. The result is the
         measured labels [n, t], and the lower and upper end of every label, [n, t, 2].
         """
-        bounded = self.task == "regression" and self.settings().bounded
+        bounded = not self.task.is_class and self.settings().bounded
         return find_bounds(table) if bounded else (table, None)
 
     def _labelled(
@@ -371,7 +371,7 @@ class MoleculeEstimator(SmilesEstimator):
         Explanations are on this scale.
         """
         name = str(self.targets_[target])
-        if self.task != "regression":
+        if self.task.is_class:
             return name
         transform = self.predictor_.transform.name
         return name if transform == "none" else f"{transform}({name})"

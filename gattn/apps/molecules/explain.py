@@ -384,7 +384,7 @@ def explain(
         for one, (_, places) in zip(predicted, distinct)
     ]
     units = [_in_units(mean, std, transform) for mean, std in first]
-    is_number = predictor.task == "regression"
+    is_number = not predictor.task.is_class
     return [
         Explanation(
             smiles=smiles, symbols=one.symbols, atoms=one.places, method=method, target=target,
@@ -431,7 +431,7 @@ def explain_model(
         )
     if not 0 <= target < len(model.targets_):
         raise ValueError(f"target must be at least 0 and below {len(model.targets_)}; got {target}")
-    if model.task == "regression":
+    if not model.task.is_class:
         if label is not None:
             raise ValueError(f"only a model of classes explains a class; got {label!r}")
         name = model.scale_of(target)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from gattn.apps.fitting.losses import cross_entropy, multiclass_cross_entropy, regression_loss
 from gattn.apps.fitting.settings import from_table, to_table
+from gattn.apps.fitting.tasks import Task
 from gattn.apps.molecules.network import (
     MoleculeBatch,
     MoleculeColumns,
@@ -24,7 +24,7 @@ from gattn.apps.molecules.network import (
     network_counts,
 )
 from gattn.apps.molecules.pretrained import encoder_folder, encoder_names, resolve
-from gattn.apps.molecules.settings import MoleculeSettings, Task
+from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.apps.molecules.stacking import varied
 from gattn.apps.run.model_io import RunError, read_model, remove_prefix, write_model
 from gattn.apps.runtime.processes import in_order, process_count, processor_count
@@ -500,6 +500,4 @@ def predict_members(
 
 def _loss(task: Task, settings: MoleculeSettings, classes: Sequence[int]) -> Loss:
     """Return a function that computes the loss of outputs for a batch of g molecules, [g, t]."""
-    if task == "regression":
-        return regression_loss(settings.error, is_bounded=settings.bounded)
-    return multiclass_cross_entropy(classes) if task == "multiclass" else cross_entropy
+    return task.loss(classes, error=settings.error, is_bounded=settings.bounded)

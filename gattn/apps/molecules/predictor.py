@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gattn.apps.fitting.tasks import Task
 from gattn.apps.molecules import members, nearest, stacking, target_transform
-from gattn.apps.molecules.components import Components, calibrate, disagreement, label_scaling
+from gattn.apps.molecules.components import Components, calibrate, disagreement
 from gattn.apps.molecules.descriptor_columns import column_tensors, with_standard_columns
 from gattn.apps.molecules.forest import Forest, forest_obstacle
 from gattn.apps.molecules.gaussian_process import GaussianProcess, draw_labelled, known_labels
@@ -22,7 +23,7 @@ from gattn.apps.molecules.inputs import distinct_inputs, in_pieces
 from gattn.apps.molecules.network import MoleculeNetwork, batch_inputs
 from gattn.apps.molecules.related import with_related
 from gattn.apps.molecules.rows import FitPart
-from gattn.apps.molecules.settings import MoleculeSettings, Task
+from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.apps.molecules.target_transform import Prediction
 from gattn.apps.run.model_io import add_prefix, remove_prefix
 from gattn.apps.runtime.threads import Background, available_threads, limited_threads
@@ -143,7 +144,7 @@ class MoleculePredictor(Components):
         super()._restore_others(tensors)
         self.validation = target_transform.empty_prediction(self.targets)
         self.transform = target_transform.TargetTransform(
-            self.settings.target_transform if self.task == "regression" else "none"
+            "none" if self.task.is_class else self.settings.target_transform
         )
         self._add({})
 
@@ -197,9 +198,9 @@ class MoleculePredictor(Components):
                 the mean and the standard deviation of this part.
             val: the validation part, for choosing the networks' epoch, fitting the components'
                 weights and calibrating the errors.
-            task: ``"regression"``, ``"classification"`` or ``"multiclass"``.
+            task: the type of the labels.
             settings: settings of the model and its training.
-            classes: for ``"multiclass"`` the number of classes of each target.
+            classes: for several exclusive classes the number of classes of each target.
             folder: folder of the checkpoints of the networks, from which training continues.
             progress: whether to show a progress bar.
             threads: number of threads inside an operator; 0 to choose it by the size of a batch
@@ -217,7 +218,7 @@ class MoleculePredictor(Components):
         targets = train.y.shape[1]
         if not train.y.isfinite().any(0).all():
             raise ValueError("y must have a label for every target; a target has no label")
-        if task == "regression":
+        if not task.is_class:
             transform = target_transform.TargetTransform(settings.target_transform)
             train, val = (
                 replace(
@@ -226,7 +227,7 @@ class MoleculePredictor(Components):
                 )
                 for part in (train, val)
             )  # fmt: skip
-        mean, scale = label_scaling(train.y, task)
+        mean, scale = task.scaling(train.y)
         tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train.inputs)}
         # The totals are the numbers of Morgan environments of the molecules, in their order.
         tensors["totals"] = _totals(train.inputs)
@@ -240,7 +241,7 @@ class MoleculePredictor(Components):
             )
         unit = train.weights.double().mean()
         train, val = (replace(part, weights=part.weights / unit) for part in (train, val))
-        is_bounded = task == "regression" and settings.bounded
+        is_bounded = not task.is_class and settings.bounded
         batches, val_batches = (
             members.MoleculeBatches(
                 part.inputs, (part.y - mean) / scale, part.weights,
@@ -304,7 +305,7 @@ class MoleculePredictor(Components):
                 kernel_index=kernel_index, group=group, folds=folds,
                 by_part=(train.weights, val.weights), evidence=evidence,
             )  # fmt: skip
-            if others is not None and task == "regression" and train.y.isnan().any():
+            if others is not None and not task.is_class and train.y.isnan().any():
                 assert predictor.kernel is not None
                 some = torch.cat([groups[0][others[0].rows], groups[1][kernel_index]])
                 residuals = predictor.kernel.left_out_errors(some)
@@ -315,7 +316,7 @@ class MoleculePredictor(Components):
             "weights": weights, "spread": spread,
             "bits": torch.cat([tensors["bits"], _bits(val.inputs)], 1),
             "totals": torch.cat([tensors["totals"], _totals(val.inputs)]),
-            **(least if task == "regression" else {"offset": offset}),
+            **({"offset": offset} if task.is_class else least),
         })  # fmt: skip
         predictor.validation = target_transform.in_target_units(validation, predictor.transform)
         return predictor
@@ -364,7 +365,7 @@ class MoleculePredictor(Components):
             means, outputs, variance = self.predict_components(inputs)
             mean = stacking.combine(means, self._tensors["weights"])
             similarities = self._similarity(inputs)
-            if self.task == "regression":
+            if not self.task.is_class:
                 sources = self.error_inputs(means, outputs, variance)
                 least = self._tensors.get("least_similarity", torch.tensor(0.0))
                 std = stacking.predicted_std(sources, self._tensors["spread"])

@@ -82,7 +82,7 @@ def _squared_errors(part: LabelledMolecules, estimator: Any) -> Tensor:
     inputs, y = part.inputs, estimator.outputs_of(part.y).double()
     if inputs.extra_descriptors.shape[1]:
         inputs = with_standard_columns(inputs, column_tensors(inputs.extra_descriptors))
-    if estimator.task == "regression":
+    if not estimator.task.is_class:
         y = TargetTransform(estimator.target_transform)(y)
     rows = min(estimator.kernel_rows, COMPARED_ROWS)
     kernel = GaussianProcess.fit(inputs, y, part.weights, rows=rows, seed=estimator.seed)

@@ -33,7 +33,8 @@ class FitPart:
     Attributes:
         inputs: k molecules.
         y: [k, t] float64; NaN where a target was not measured; 0 and 1 for classes. For several
-            classes [k, O], a column for each class (:func:`gattn.apps.molecules.classes.one_hot`).
+            classes [k, O], a column for each class; see
+            :meth:`gattn.apps.fitting.tasks.Task.outputs_of`.
         weights: [k] weights of the rows, above 0. The weights of both parts are divided by the mean
             of the training part. Those of training rows multiply the loss of the networks, and
             divide the noise variance of the Gaussian process. Those of validation rows multiply the

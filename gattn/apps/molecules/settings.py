@@ -9,7 +9,6 @@ from msgspec import Meta
 
 from gattn.apps.fitting.settings import SettingsError, Threads, TrainingSettings, document
 
-Task = Literal["regression", "classification", "multiclass"]
 ModelName = Literal["stacked", "attention", "gp"]
 Standardization = Literal["largest-fragment", "neutral", "tautomer"]
 Transform = Literal["none", "log10", "logit"]

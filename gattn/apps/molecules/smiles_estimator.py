@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting.settings import settings_of
+from gattn.apps.fitting.tasks import REGRESSION, Task, class_task
 from gattn.apps.molecules.arrays import as_classes, as_numbers, find_classes
-from gattn.apps.molecules.classes import one_hot, split_classes
 from gattn.apps.molecules.inputs import FeaturizedSmiles, Piece, featurise, make_pieces
 from gattn.apps.molecules.members import check_feature_version
 from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.row_format import RowFormat
 from gattn.apps.molecules.rows import LabelledMolecules, smiles_hashes
-from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings, Task
+from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings
 from gattn.apps.molecules.target_transform import check_domain
 from gattn.apps.run.estimator import SerializableEstimator
 from gattn.data import BadRow, random_split
@@ -209,18 +209,14 @@ class SmilesEstimator(SerializableEstimator, Parameters):
         return ()
 
     def probabilities(self, mean: Tensor) -> list[Tensor]:
-        """Return a tensor of class probabilities [k, c] for each target; raise a TypeError for a
-        regression.
+        """Return a tensor of class probabilities [k, c] for each target, given the mean [k, O] of a
+        prediction; raise a TypeError for a regression.
         """
-        raise TypeError(f"{type(self).__name__} predicts no classes for {len(mean)} molecules")
+        return self.task.probabilities(mean, self.class_counts)
 
     def outputs_of(self, y: Tensor) -> Tensor:
-        """Convert labels [k, t] to the form of the predictor's outputs.
-
-        For the task multiclass, the result is the one-hot encoding of all targets, whose width is
-        the sum of the numbers of classes. For other tasks, the labels do not change.
-        """
-        return one_hot(y, self.class_counts) if self.class_counts else y
+        """Convert labels [k, t] to the form of the predictor's outputs, [k, O]."""
+        return self.task.outputs_of(y, self.class_counts)
 
     @abstractmethod
     def _fit_labels(self, table: np.ndarray) -> None:
@@ -254,7 +250,7 @@ class SmilesEstimator(SerializableEstimator, Parameters):
 class NumberLabels(SmilesEstimator):
     """Base class of the regressors."""
 
-    task: ClassVar[Task] = "regression"
+    task: ClassVar[Task] = REGRESSION
 
     def _fit_labels(self, table: np.ndarray) -> None:
         for name, column in zip(self.targets_, as_numbers(table).T):
@@ -285,7 +281,7 @@ class ClassLabels(SmilesEstimator):
     @property
     def task(self) -> Task:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The task: multiclass if a target has more than two classes, otherwise classification."""
-        return "multiclass" if self.class_counts else "classification"
+        return class_task(max(self.class_counts, default=2))
 
     @property
     def classes_by_target(self) -> list[np.ndarray]:
@@ -301,16 +297,6 @@ class ClassLabels(SmilesEstimator):
             return ()
         counts = tuple(map(len, self.classes_by_target))
         return counts if max(counts) > 2 else ()
-
-    def probabilities(self, mean: Tensor) -> list[Tensor]:
-        """Return a tensor of class probabilities [k, c] for each target.
-
-        Args:
-            mean: [k, O], the mean of a prediction.
-        """
-        if self.class_counts:
-            return list(split_classes(mean, self.class_counts))
-        return [torch.stack([1 - each, each], 1) for each in mean.unbind(1)]
 
     def _fit_labels(self, table: np.ndarray) -> None:
         classes = find_classes(table, self.targets_)

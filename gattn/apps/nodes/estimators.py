@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gattn.apps.fitting.conformal import IntervalCalibrator, LabelSetCalibrator
 from gattn.apps.fitting.settings import check_fraction, check_value, settings_of
+from gattn.apps.fitting.tasks import CLASS_INDICES, REGRESSION, Task
 from gattn.apps.fitting.types import EpochRecord
 from gattn.apps.nodes import splits
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Where, at_row
@@ -33,7 +34,7 @@ from gattn.apps.nodes.labels import (
 )
 from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
 from gattn.apps.nodes.reading import GraphLike, read_graph
-from gattn.apps.nodes.settings import TYPED_MODELS, NodeParameters, NodeSettings, NodeTask
+from gattn.apps.nodes.settings import TYPED_MODELS, NodeParameters, NodeSettings
 from gattn.apps.nodes.splits import check_numbers, missing_classes
 from gattn.apps.nodes.stack.predictor import StackedPredictor, network_from_state, network_kind
 from gattn.apps.nodes.times import node_times, time_cutoffs, time_split
@@ -110,7 +111,6 @@ else:
 class NodeEstimator(SerializableEstimator, Parameters):
     """Base class of the estimators of nodes; :class:`NodeParameters` describes the parameters."""
 
-    task: ClassVar[NodeTask]
     item: ClassVar[str] = "nodes"
     predictor_: AnyPredictor
     graph_: AttributedGraph
@@ -367,10 +367,10 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return (StackedPredictor.from_state if is_stack else network_from_state)(tensors, state)
 
     def _read_labels(self, graph: AttributedGraph, y: Labels | None) -> tuple[pd.Series, list[str]]:
-        return read_labels(graph, self.label, y, classes=self.task == "classification")
+        return read_labels(graph, self.label, y, classes=self.task.is_class)
 
     def _parts(self, graph: AttributedGraph, y: Tensor) -> tuple[Split, list[str]]:
-        share, by_class = float(self.validation_fraction), self.task == "classification"
+        share, by_class = float(self.validation_fraction), self.task.is_class
         check_fraction("validation_fraction", share)
         fractions = (1 - share, share, 0.0)
         if self.time is not None:
@@ -397,9 +397,14 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return truth[mask], self.predictor_.predict(read)[mask]
 
     @property
-    @abstractmethod
+    def class_names(self) -> list[str]:
+        """Names of the classes; empty for numbers."""
+        return list(map(str, getattr(self, "classes_", ())))
+
+    @property
     def outputs(self) -> int:
-        """Number of the network's outputs for each node."""
+        """Number of the network's outputs for each node: the number of classes, or 1."""
+        return len(self.class_names) or 1
 
     @abstractmethod
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
@@ -447,7 +452,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         (34,)
     """
 
-    task: ClassVar[NodeTask] = "classification"
+    task: ClassVar[Task] = CLASS_INDICES
 
     def predict(self, graph: GraphLike | None = None) -> np.ndarray:
         """Predict the most probable class of each node.
@@ -515,11 +520,6 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         truth, predicted = self._held_out(graph, y)
         return float(accuracy_score(truth.numpy(), predicted.argmax(1).numpy()))
 
-    @property
-    def outputs(self) -> int:
-        """Number of classes, which is the number of outputs of the network for each node."""
-        return len(self.classes_)
-
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
         """Store the classes of the labels, and return the labels encoded as by
         :meth:`encode_labels`.
@@ -563,7 +563,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         (12,)
     """
 
-    task: ClassVar[NodeTask] = "regression"
+    task: ClassVar[Task] = REGRESSION
 
     def predict(self, graph: GraphLike | None = None) -> np.ndarray:
         """Return the predicted number for each node, [n] float64, in the unit of the labels.
@@ -605,11 +605,6 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         truth, predicted = self._held_out(graph, y)
         return float(r2_score(truth.numpy(), predicted[:, 0].numpy()))
 
-    @property
-    def outputs(self) -> int:
-        """Number of outputs of the network for each node, which is 1."""
-        return 1
-
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
         """Check that the labels are not all equal, and return them encoded as by
         :meth:`encode_labels`.
@@ -639,3 +634,9 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
         self.calibrator_ = IntervalCalibrator.from_state(state["calibration"])
+
+
+ESTIMATORS: dict[str, type[NodeEstimator]] = {
+    str(kind.task): kind for kind in (NodeClassifier, NodeRegressor)
+}
+"""Estimators by the name of their task."""

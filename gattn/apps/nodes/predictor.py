@@ -10,15 +10,14 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting.full_batch import FullBatch, FullBatchSettings, fit_full_batch
-from gattn.apps.fitting.losses import class_loss, squared_error
-from gattn.apps.fitting.scaling import moments
 from gattn.apps.fitting.settings import from_table, to_table
+from gattn.apps.fitting.tasks import SINGLE_TARGET_TASKS, Task
 from gattn.apps.fitting.types import EpochRecord, History, Loss
 from gattn.apps.nodes import fields
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.features import FeatureEncoder
 from gattn.apps.nodes.network import attention_weights, make_network
-from gattn.apps.nodes.settings import NodeSettings, NodeTask
+from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.runtime.threads import limited_threads
 
 Self = TypeVar("Self", bound="NodePredictor")
@@ -46,7 +45,7 @@ class NodeProblem:
     outputs: int
     train: Tensor
     val: Tensor
-    task: NodeTask
+    task: Task
     encoder: FeatureEncoder
     drawn: bool = False
 
@@ -56,7 +55,7 @@ class NodePredictor:
 
     Attributes:
         settings: settings of the model and of its training.
-        task: ``"regression"`` or ``"classification"``.
+        task: type of the labels.
         encoder: encoder of the features.
         network: the network.
         mean: mean of the training labels; 0 for classes.
@@ -73,11 +72,10 @@ class NodePredictor:
     threads = 0
 
     def __init__(
-        self, settings: NodeSettings, task: NodeTask, encoder: FeatureEncoder, outputs: int
+        self, settings: NodeSettings, task: Task, encoder: FeatureEncoder, outputs: int
     ) -> None:
         """Create an untrained model with initial weights."""
-        self.task: NodeTask = task
-        self.settings, self.encoder = settings, encoder
+        self.settings, self.task, self.encoder = settings, task, encoder
         self.outputs = outputs
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
@@ -113,9 +111,7 @@ class NodePredictor:
             TrainingError: a part has no label, or the loss is not finite.
         """
         predictor = cls(settings, problem.task, problem.encoder, problem.outputs)
-        mean, std = 0.0, 1.0
-        if problem.task == "regression":
-            mean, std = (float(one) for one in moments(problem.y[problem.train, None]))
+        mean, std = map(float, problem.task.scaling(problem.y[problem.train, None]))
         history = predictor._train(problem, (problem.y - mean) / std, on_epoch, threads)
         predictor.mean, predictor.std, predictor.threads = mean, std, threads
         predictor.history = [history]
@@ -145,7 +141,7 @@ class NodePredictor:
                 self._part(problem, problem.train, y),
                 self._part(problem, problem.val, y),
                 training,
-                score=_is_right if self.task == "classification" else None,
+                score=_is_right if self.task.is_class else None,
                 on_epoch=on_epoch,
             )
 
@@ -160,7 +156,7 @@ class NodePredictor:
     @property
     def loss(self) -> Loss:
         """Element-wise loss of the training."""
-        return class_loss if self.task == "classification" else squared_error
+        return self.task.loss()
 
     @property
     def validation_loss(self) -> float:
@@ -179,7 +175,7 @@ class NodePredictor:
         """Convert outputs of the network to probabilities, or to numbers in the unit of the
         labels.
         """
-        return out.softmax(1) if self.task == "classification" else out * self.std + self.mean
+        return self.task.link(out * self.std + self.mean)
 
     def predict_edited(self, graph: AttributedGraph, original: AttributedGraph) -> Tensor:
         """Predict a graph that was created from ``original`` by removing edges or attribute
@@ -226,7 +222,7 @@ class NodePredictor:
         """Return the tensors and JSON values from which :meth:`from_state` restores the model."""
         return dict(self.network.state_dict()), {
             "kind": type(self).__name__,
-            "settings": to_table(self.settings), "task": self.task, "outputs": self.outputs,
+            "settings": to_table(self.settings), "task": self.task.name, "outputs": self.outputs,
             "encoder": self.encoder.state(), "mean": self.mean, "std": self.std,
         }  # fmt: skip
 
@@ -240,7 +236,7 @@ class NodePredictor:
         """
         encoder = FeatureEncoder.from_state(state["encoder"])
         settings = from_table(NodeSettings, state["settings"])
-        predictor = cls(settings, state["task"], encoder, state["outputs"])
+        predictor = cls(settings, SINGLE_TARGET_TASKS[state["task"]], encoder, state["outputs"])
         predictor.network.load_state_dict(tensors)
         predictor.mean, predictor.std = state["mean"], state["std"]
         return predictor

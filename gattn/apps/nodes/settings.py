@@ -15,7 +15,6 @@ from gattn.apps.nodes.graph_settings import (
     FeatureNames,
 )
 
-NodeTask = Literal["regression", "classification"]
 NodeModel = Literal["stacked", "gat", "gatv2", "transformer", "hgt"]
 Preset = Literal["cora", "citeseer", "pubmed"]
 LearningRate: TypeAlias = Annotated[

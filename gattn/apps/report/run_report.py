@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gattn.apps.report import run_plots
 from gattn.apps.report.report import Cell, Figure, Highlight, ReportContent, Section, Table
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from gattn.apps.fitting.calibration import Reliability
+    from gattn.apps.fitting.tasks import Task
     from gattn.apps.fitting.types import History
 
 LOWER_IS_BETTER = {"rmse", "mae", "log_loss"}
@@ -46,10 +47,10 @@ class PlotFacts:
     """Predictions for one part that plots show.
 
     Attributes:
-        task: type of the predictions.
+        task: type of the labels.
         targets: the names of the t targets, with their units if known.
-        y: [k, t] measured values or classes; NaN for missing labels. For "multiclass" the t columns
-            are classes, with 1 for the true one and 0 for the others.
+        y: [k, t] measured values or classes; NaN for missing labels. For several classes the t
+            columns are classes, with 1 for the true one and 0 for the others.
         mean: [k, t] predicted values, or probabilities of class 1.
         std: [k, t] standard deviations of the predicted values; None for no error bars. They are
             ignored for classes.
@@ -58,7 +59,7 @@ class PlotFacts:
         logarithmic: whether the values of the targets are plotted on logarithmic axes.
     """
 
-    task: Literal["regression", "classification", "multiclass"]
+    task: Task
     targets: tuple[str, ...]
     y: Tensor
     mean: Tensor
@@ -153,7 +154,7 @@ def part_figures(run: PlotFacts) -> dict[str, Figure]:
     words, names = run.words, run.targets
     name = names[0] if len(names) == 1 else f"{len(names)} {words.several}"
     figures: dict[str, Figure] = {}
-    if run.task != "regression":
+    if run.task.is_class:
         figures["roc"] = Figure(
             run_plots.roc(run.y, run.mean, name=name, several=words.several),
             f"True positive rate against false positive rate of {name}",
@@ -195,7 +196,7 @@ def _highlights(run: RunFacts) -> tuple[Highlight, ...]:
         best = [f"best baseline {number(others[i])}" for i in best_of(others, metric)]
         highlights.append(Highlight(f"test {METRICS[metric]}", value, "".join(best[:1])))
     if intervals := run.metrics.get("intervals"):
-        label = f"inside the {'intervals' if run.task == 'regression' else 'label sets'}"
+        label = f"inside the {run.task.regions}"
         share, requested = (f"{100 * intervals[key]:.3g}\u00a0%" for key in ("held", "coverage"))
         highlights.append(Highlight(label, share, f"requested {requested}"))
     highlights.append(Highlight(run.item, sum(run.parts.values()), f"of {run.rows:,} rows"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from gattn.apps.fitting.tasks import TASKS
 from gattn.apps.run.model_io import CARD, RunError, check_files, read_json
 from gattn.draw.figure import line, render
 from gattn.draw.theme import Theme
@@ -117,7 +118,7 @@ def _read(run: Path) -> Any:
                 f"{folder} predicts atoms or bonds, which compare does not read: use evaluate on "
                 "one table with each run"
             )
-        is_number = read_json(folder / "metrics.json", "task")["task"] == "regression"
+        is_number = not TASKS[read_json(folder / "metrics.json", "task")["task"]].is_class
         frame: Any = pd.read_csv(folder / "predictions.csv", dtype=str, keep_default_na=False)
         frame = frame[frame["part"] == "test"]
         for column in frame.columns:

@@ -7,7 +7,7 @@ import os
 import typing
 from abc import ABC
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from gattn.apps.fitting.settings import fill_docstring
+from gattn.apps.fitting.tasks import Task
 from gattn.apps.fitting.types import History
 from gattn.apps.run.model_io import Json, RunError, read_model, write_model
 
@@ -34,7 +35,7 @@ class SerializableEstimator(BaseEstimator, ABC):
         threads: number of threads inside an operator; 0 chooses it by the size of the input.
     """
 
-    task: ClassVar[Literal["regression", "classification", "multiclass"]]
+    task: ClassVar[Task]
     item: ClassVar[str]
     predictor_: Any
     threads: int
@@ -126,7 +127,7 @@ class SerializableEstimator(BaseEstimator, ABC):
         names = sorted(inspect.signature(self._parameters).parameters)
         return tensors | self._extra_tensors(), {
             "estimator": type(self).__name__,
-            "task": self.task,
+            "task": self.task.name,
             "parameters": {name: _plain(getattr(self, name)) for name in names},
             **self._extra_state(),
             "labels": self._labels_state(),

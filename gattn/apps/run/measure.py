@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from gattn.apps.fitting.metrics import (
-    classification_metrics,
-    multiclass_metrics,
-    regression_metrics,
-)
-
 PARTS = ("train", "val", "test")
-
-
-def measure(
-    task: Literal["regression", "classification", "multiclass"], y: Tensor, predicted: Tensor
-) -> dict[str, float]:
-    """Compute the metrics of predictions for a task; each metric is the mean over the targets.
-
-    Args:
-        task: the task; ``"classification"`` has two classes for each target.
-        y: [k, t] labels, NaN for missing labels; for ``"multiclass"`` [k], none of them missing.
-        predicted: [k, t] numbers or probabilities of class 1; for ``"multiclass"`` [k, classes].
-
-    Returns:
-        ``rmse``, ``mae`` and ``r2`` for regression; ``roc_auc``, ``pr_auc`` and ``accuracy`` for
-        classification; the metrics of :func:`gattn.apps.fitting.metrics.multiclass_metrics` for
-        several classes.
-    """
-    if task == "multiclass":
-        return multiclass_metrics(y.long(), predicted)
-    return (regression_metrics if task == "regression" else classification_metrics)(y, predicted)
 
 
 def interval_metrics(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gattn.apps.fitting.conformal import greatest_coverage, least_rows, too_few
+from gattn.apps.fitting.tasks import TASKS
 from gattn.apps.report.run_report import best_of
 from gattn.apps.report.style import METRICS, number
 from gattn.apps.run.text import plural
@@ -62,9 +63,9 @@ def interval_notes(metrics: Mapping[str, Any], item: str) -> list[str]:
     intervals = metrics.get("intervals")
     if intervals is None:
         return []
-    kind = "intervals" if metrics["task"] == "regression" else "sets of classes"
     share = math.nan if intervals["held"] is None else intervals["held"]
-    observed = f"The {kind} for {intervals['coverage']:.0%} contain {share:.1%} of the labels."
+    what = TASKS[metrics["task"]].regions
+    observed = f"The {what} for {intervals['coverage']:.0%} contain {share:.1%} of the labels."
     return [observed, *interval_warnings(metrics, item)]
 
 
@@ -142,7 +143,7 @@ def coverage_note(metrics: Mapping[str, Any], item: str) -> list[str]:
     >>> coverage_note(metrics, "molecules")  # doctest: +NORMALIZE_WHITESPACE
     ['The intervals contain 2.0% of the labels of the test part instead of 90%, where chance
     alone gives at least 77% (100 test and 98 validation molecules): the test molecules differ from
-    the validation molecules, and the intervals are too narrow for them.']
+    the validation molecules, and the intervals are too small for them.']
     >>> coverage_note(metrics | {"intervals": intervals | {"held": 0.85}}, "molecules")
     []
     """
@@ -159,14 +160,13 @@ def coverage_note(metrics: Mapping[str, Any], item: str) -> list[str]:
     least = level - ERRORS * error
     if not share < least:
         return []
-    numbers = metrics["task"] == "regression"
-    what, small = ("intervals", "narrow") if numbers else ("sets of classes", "small")
+    what = TASKS[metrics["task"]].regions
     noun = metrics.get("item", item)
     rows = f"{test:,} test and {calibration:,} validation {noun}"
     return [
         f"The {what} contain {share:.1%} of the labels of the test part instead of {level:.0%}, "
         f"where chance alone gives at least {least:.0%} ({rows}): the test {noun} differ from the "
-        f"validation {noun}, and the {what} are too {small} for them."
+        f"validation {noun}, and the {what} are too small for them."
     ]
 
 
@@ -186,7 +186,7 @@ def infinite_intervals(metrics: Mapping[str, Any], item: str) -> list[str]:
     --coverage of up to 0.85, they are finite.']
     """
     intervals = metrics.get("intervals")
-    if intervals is None or metrics["task"] != "regression":
+    if intervals is None or TASKS[metrics["task"]].is_class:
         return []
     coverage = intervals["coverage"]
     if "calibration" in intervals:

@@ -82,7 +82,7 @@ class ServedMolecules(ServedRun):
         """Return the fields of the description; see :meth:`.ServedRun.details`."""
         model = self.model
         return {
-            "task": model.task, "targets": model.targets_, "coverage": coverage_of(self.card),
+            "task": model.task.name, "targets": model.targets_, "coverage": coverage_of(self.card),
             "smiles_columns": list(self.smiles_columns),
             "methods": list(METHODS) if self.reads_smiles else [],
             "size": metrics.get("molecules", {}).get("train", 0),
@@ -103,7 +103,7 @@ class ServedMolecules(ServedRun):
     @property
     def unit(self) -> str:
         """Unit of the numbers in the columns of labels; "" if the training did not name one."""
-        return self.card.get("unit", "") if self.model.task == "regression" else ""
+        return "" if self.model.task.is_class else self.card.get("unit", "")
 
     @property
     def reads_smiles(self) -> bool:

@@ -123,7 +123,7 @@ class ServedNodes(ServedNetwork):
     def details(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of the description; see :meth:`.ServedRun.details`."""
         return {
-            "task": self.estimator.task, "targets": [str(self.estimator.label or "label")],
+            "task": self.estimator.task.name, "targets": [str(self.estimator.label or "label")],
             "size": len(self.graph), "coverage": self.coverage,
         }  # fmt: skip
 

@@ -15,6 +15,7 @@ from gattn.apps.fitting.metrics import (
     regression_metrics,
     undefined_metrics,
 )
+from gattn.apps.fitting.tasks import CLASSIFICATION, TASKS
 
 SCALES = 1e-12, 1.0, 1e12
 ONE_CLASS = dict.fromkeys(("roc_auc", "pr_auc"), "undefined: all 2 labels are of class 1")
@@ -135,7 +136,7 @@ def test_undefined_metric_has_a_reason() -> None:
     ):
         y = torch.tensor(y, dtype=torch.float64)
         measure = regression_metrics if task == "regression" else classification_metrics
-        undefined = undefined_metrics(y, task)
+        undefined = TASKS[task].undefined(y, ["y"], [(0, 1)] * (task == "classification"))
         assert undefined == reasons
         scores = measure(y, torch.full_like(y, 0.25))
         assert {name for name, value in scores.items() if math.isnan(value)} == set(reasons)
@@ -144,7 +145,7 @@ def test_undefined_metric_has_a_reason() -> None:
 def test_a_mean_over_fewer_than_all_targets_names_the_others() -> None:
     nan = math.nan
     y = torch.tensor([[0.1, 2.0, nan], [0.2, 2.0, nan]])
-    undefined = undefined_metrics(y, "regression", ["a", "b", "c"])
+    undefined = undefined_metrics(y, ["rmse", "mae", "r2"], ["a", "b", "c"])
     assert undefined == {
         "rmse": "a mean over 2 of 3 targets, undefined for 'c' (there is no label)",
         "mae": "a mean over 2 of 3 targets, undefined for 'c' (there is no label)",
@@ -152,7 +153,7 @@ def test_a_mean_over_fewer_than_all_targets_names_the_others() -> None:
         "'c' (there is no label)",
     }
     one_class = torch.zeros(2, 5)
-    undefined = undefined_metrics(one_class, "classification", list("abcde"))
+    undefined = CLASSIFICATION.undefined(one_class, "abcde", [(0, 1)] * 5)
     assert list(undefined) == ["roc_auc", "pr_auc"]
     reason = undefined["pr_auc"]
     assert reason.startswith("undefined for all 5 targets: 'a' (all 2 labels are of class")

@@ -6,6 +6,7 @@ import torch
 from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors
 
+from gattn.apps.fitting.tasks import TASKS
 from gattn.apps.molecules import masking
 from gattn.apps.molecules.explain import METHODS, attribute
 from gattn.apps.molecules.inputs import featurise
@@ -42,7 +43,7 @@ def fitted(inputs, task="regression", **settings):
         FitPart(inputs[rows], y[rows], torch.ones(len(y[rows])))
         for rows in (slice(14), slice(14, None))
     )
-    return MoleculePredictor.fit(*parts, task, chosen)
+    return MoleculePredictor.fit(*parts, TASKS[task], chosen)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from gattn.apps.fitting.tasks import REGRESSION
 from gattn.apps.molecules import MoleculeRegressor
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.rows import LabelledMolecules
@@ -28,7 +29,7 @@ def facts_of(train, val, test):
         rows=torch.arange(len(rows)), canonical=molecule_identities(smiles),
     )  # fmt: skip
     source = Source(
-        "x.csv", "", smiles, ("y",), Labels("regression", y, [""] * len(rows)),
+        "x.csv", "", smiles, ("y",), Labels(REGRESSION, y, [""] * len(rows)),
         range(2, len(rows) + 2), None, (),
     )  # fmt: skip
     cuts = [len(train), len(val), len(test)]

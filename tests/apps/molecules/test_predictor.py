@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting.loop import History
+from gattn.apps.fitting.tasks import TASKS
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.members import (
     MoleculeBatches,
@@ -18,7 +19,7 @@ from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.network import batch_inputs
 from gattn.apps.molecules.predictor import MoleculePredictor, assign_folds
 from gattn.apps.molecules.rows import FitPart
-from gattn.apps.molecules.settings import MoleculeSettings, Task
+from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.apps.molecules.target_transform import Prediction
 
 CHAINS = [
@@ -38,12 +39,12 @@ def chains_and_targets() -> tuple[MoleculeInputs, Tensor]:
     return inputs[order], y[order]
 
 
-def fitted(y: Tensor, task: Task = "regression", **settings) -> MoleculePredictor:
+def fitted(y: Tensor, task: str = "regression", **settings) -> MoleculePredictor:
     inputs, _ = chains_and_targets()
     return MoleculePredictor.fit(
         FitPart(inputs[:60], y[:60], ONES[:60]),
         FitPart(inputs[60:], y[60:], ONES[60:]),
-        task,
+        TASKS[task],
         MoleculeSettings(**(TINY | settings)),
     )
 
@@ -170,7 +171,7 @@ def test_each_fold_takes_the_epoch_that_the_others_choose() -> None:
         outputs[epoch] = torch.where((folds == epoch)[:, None], truth + 5, truth)
     history = History((), 0, outputs)
     cross_fitted = cross_fit_members(
-        [network], [history], val, folds, "regression", MoleculeSettings(**TINY)
+        [network], [history], val, folds, TASKS["regression"], MoleculeSettings(**TINY)
     )[0]
     # The weights of epoch 0, which was selected.
     final = predict_members([network], val.inputs, 1)[0]
@@ -189,7 +190,7 @@ def test_rows_of_one_molecule_are_left_out_together() -> None:
         MoleculePredictor.fit(
             FitPart(inputs[:60], y[:60], ONES[:60]),
             FitPart(inputs[twice], y[twice], ONES[twice], groups=groups),
-            "regression",
+            TASKS["regression"],
             settings,
         ).validation.mean
         for groups in (None, [str(row) for row in twice.tolist()])

@@ -23,7 +23,7 @@ def test_the_task_is_read_from_the_labels():
         (["1_0", "2_0", "1_0"], "classification", "classification", ["1_0", "2_0", "1_0"]),
     ):
         labels = read_labels([[cell] for cell in cells], ["y"], setting)
-        assert labels.task == task
+        assert labels.task.name == task
         values = [None if value is None or value != value else value for value in labels.y[:, 0]]
         assert values == y
         assert labels.problems == [""] * 3
@@ -107,7 +107,7 @@ def test_labels_that_cannot_be_learned_are_an_error_with_counts():
 
 def test_a_word_for_a_missing_class_has_a_note():
     labels = read_labels([[c] for c in ["active", "inactive", "NA", "none"] * 3], ["y"])
-    assert labels.task == "classification"
+    assert labels.task.name == "classification"
     assert labels.notes == (
         "Column 'y': 'NA' in 3 cells, 'none' in 3 cells: read as missing values, not as a class.",
     )

@@ -5,10 +5,10 @@ import pytest
 import torch
 from sklearn.metrics import r2_score
 
+from gattn.apps.fitting.metrics import regression_metrics
 from gattn.apps.fitting.scaling import moments
 from gattn.apps.molecules import MoleculeRegressor
 from gattn.apps.molecules.runs.measure import measure_baselines, measure_intervals
-from gattn.apps.run.measure import measure
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 21) for end in ("O", "N", "Cl")]
 TRAIN, VAL, TEST = (torch.arange(start, len(SMILES), 3) for start in range(3))
@@ -26,7 +26,7 @@ def fitted(labels, **settings):
     prediction, test = model.predictor_.predict(labelled[TEST].inputs), labelled[TEST]
     return (
         prediction,
-        measure("regression", test.y, prediction.mean),
+        regression_metrics(test.y, prediction.mean),
         measure_baselines(model, labelled[TRAIN], test, prediction, 0),
         measure_intervals(model, test.y, prediction, 0.8),
         test.y,

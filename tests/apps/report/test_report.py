@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from gattn.apps.fitting.calibration import Reliability
+from gattn.apps.fitting.tasks import TASKS
 from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.report.report import Figure, Highlight, ReportContent, Section, Table, write_report
 from gattn.apps.report.run_report import RunFacts, run_report
@@ -93,8 +94,8 @@ def _run(task: str, **changes: object) -> RunFacts:
     numbers = task == "regression"
     metrics = {"rmse": 0.5, "mae": 0.4, "r2": 0.8} if numbers else {"roc_auc": 0.9, "pr_auc": 0.8}
     facts = {
-        "title": "solubility & more", "summary": "A model.", "item": "molecules", "task": task,
-        "targets": ("logS",), "y": y, "mean": y.nan_to_num(0.3),
+        "title": "solubility & more", "summary": "A model.", "item": "molecules",
+        "task": TASKS[task], "targets": ("logS",), "y": y, "mean": y.nan_to_num(0.3),
         "metrics": {
             "test": metrics, "val": metrics, "baselines": {"kernel_ridge": metrics, "mean": {}},
             "intervals": {"coverage": 0.9, "held": 0.95, "mean_width": 1.2},

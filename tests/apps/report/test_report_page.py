@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from gattn.apps.fitting.calibration import probability_reliability
+from gattn.apps.fitting.tasks import TASKS
 from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.report.report import Figure, Section, write_report
 from gattn.apps.report.run_report import RunFacts, run_report
@@ -69,7 +70,7 @@ def _facts(task: str) -> RunFacts:
         title="CHEMBL2321810_activities & <a very long name of a file that nobody ever broke>.csv",
         summary=f"A model of {targets} targets, trained on 813 molecules.",
         item="molecules",
-        task=task,
+        task=TASKS[task],
         targets=tuple(f"NR-AhR_{i}_with_a_long_name <script>" for i in range(targets)),
         metrics={
             "test": scores,

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from gattn.apps.fitting.settings import check_fraction
-from gattn.apps.molecules.components import NetworkPredictor, label_scaling, network_variance
+from gattn.apps.fitting.tasks import Task
+from gattn.apps.molecules.components import NetworkPredictor, network_variance
 from gattn.apps.molecules.members import (
     PREDICTION_BATCH,
     MoleculeBatches,
@@ -23,7 +24,7 @@ from gattn.apps.molecules.members import (
 from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.network import AtomLayers, MoleculeBatch, feature_sizes
 from gattn.apps.molecules.rows import LabelledMolecules
-from gattn.apps.molecules.settings import MoleculeSettings, Task
+from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.apps.molecules.stacking import fit_spread, predicted_std
 from gattn.apps.run.model_io import add_prefix, remove_prefix
 from gattn.apps.runtime.threads import limited_threads
@@ -380,7 +381,7 @@ class AtomPredictor(NetworkPredictor):
         Raises:
             TrainingError: a loss is not finite.
         """
-        mean, scale = label_scaling(train.y, task)
+        mean, scale = task.scaling(train.y)
         codes = environment_codes(train.inputs.molecules.arrays, train.level)
         environments = EnvironmentMeans.fit(codes, train.y)
         parts = [replace(part, y=(part.y - mean) / scale) for part in (train, val)]
@@ -425,7 +426,7 @@ class AtomPredictor(NetworkPredictor):
     ) -> AtomPrediction:
         """Combine the predictions of the components with the weights of each target."""
         mean = torch.einsum("pro,po->ro", means, self._tensors["weights"])
-        if self.task == "regression":
+        if not self.task.is_class:
             std = predicted_std(sources, self._tensors["spread"])
         else:
             std = (means[0] - means[1]).abs() / 2
@@ -442,11 +443,11 @@ class AtomPredictor(NetworkPredictor):
             columns = [each.split(list(targets), -1) for each in (*means, val.y)]
             weights = torch.stack([mixture_weights(*some) for some in zip(*columns)], 1)
         self._tensors["weights"] = weights.repeat_interleave(torch.tensor(targets), 1)
-        if self.task == "regression":
+        if not self.task.is_class:
             mean = torch.einsum("pro,po->ro", means, self._tensors["weights"])
             self._tensors["spread"] = fit_spread(sources, val.y - mean, torch.ones(len(val.y)))
         self.validation = predicted = self._combine(*parts)
-        if self.task == "regression":
+        if not self.task.is_class:
             scores = (val.y - predicted.mean).abs() / predicted.std
             for i, each in enumerate(scores.T):
                 self._tensors[f"scores.{i}"] = torch.stack(GroupedScores.fit(each, val.owners))

@@ -76,7 +76,7 @@ def prediction_cells(
     percent = [[] for _ in estimator.targets_]
     if estimator.percentiles_ is not None:
         percent = [[_numbers(column)] for column in estimator.percentile(mean).unbind(1)]
-    if estimator.task == "regression":
+    if not estimator.task.is_class:
         shown = (mean, std, *estimator.intervals(predicted, coverage))
         for i in range(mean.shape[1]):
             columns += [_precise(values[:, i], std[:, i]) for values in shown] + percent[i]
@@ -140,7 +140,7 @@ def _label_cells(source: Source, row: int) -> list[object]:
 
 def _names(estimator: Any, target: int) -> Sequence[str]:
     percentile = [] if estimator.percentiles_ is None else ["percentile"]
-    if estimator.task == "regression":
+    if not estimator.task.is_class:
         return ("prediction", "std", "lower", "upper", *percentile)
     sets = [] if estimator.level_ else ["set"]
     if estimator.class_counts:

@@ -84,7 +84,7 @@ def evaluate_table(
             f"({', '.join(estimator.targets_)}); got {len(targets)}"
         )
     source = read_source(
-        str(path), columns, targets or estimator.targets_, estimator.task, encoding=encoding,
+        str(path), columns, targets or estimator.targets_, estimator.task.name, encoding=encoding,
         learnable=False, style=style, skip_bad=skip_bad, level=estimator.level_,
         descriptors=estimator.descriptors_columns_,
     )  # fmt: skip

@@ -6,12 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from gattn.apps.molecules.classes import MOST_CLASSES
-from gattn.apps.molecules.settings import Task
+from gattn.apps.fitting.tasks import CLASSIFICATION, MULTICLASS, REGRESSION, TASKS, Task, class_task
 from gattn.apps.run.text import case_hints, plural
 from gattn.apps.tables.csv_table import LARGEST
 from gattn.apps.tables.numbers import (
@@ -132,7 +131,7 @@ def _notes(read: NumberColumn, column: Column, style: NumberFormat) -> Iterator[
     few = 2 <= len(different) <= FEW and read.labelled >= 4 * len(different)
     if column.guessed and few and not (different % 1).any():
         shown = ", ".join(f"{value:g}" for value in different)
-        task = "classification" if len(different) == 2 else "multiclass"
+        task = class_task(len(different))
         yield f"its labels {shown} are read as numbers; --task {task} reads them as classes."
 
 
@@ -143,7 +142,7 @@ def _no_numbers(column: Column, read: NumberColumn) -> str:
     shown = ", ".join(map(repr, kinds[:5])) + ", ..." * (len(kinds) > 5)
     if read.dropped and not read.unread:
         return f"column {target!r} has only censored values: {shown}; --censored bound reads them"
-    task = "classification" if len(kinds) <= 2 else "multiclass"
+    task = class_task(len(kinds))
     return f"column {target!r} has no numbers: {shown}; for classes use --task {task}"
 
 
@@ -227,7 +226,7 @@ class Labels:
     """Labels of k table rows, and the cells that are not valid labels.
 
     Attributes:
-        task: regression for numbers, classification for classes.
+        task: type of the labels.
         y: [k, t] float64 with NaN for a missing label; for classes [k, t] objects: unchanged
             strings, whole numbers, or None for a missing label.
         problems: k texts, the reason why a row has no label; empty if it has a label or if all its
@@ -253,7 +252,7 @@ class Labels:
 def read_labels(
     cells: Sequence[Sequence[str]],
     targets: Sequence[str],
-    task: Literal["auto"] | Task = "auto",
+    task: str = "auto",
     lines: Sequence[int] | None = None,
     *,
     learnable: bool = True,
@@ -274,7 +273,7 @@ def read_labels(
     Args:
         cells: k rows of t texts.
         targets: the t names of the columns.
-        task: task of the labels.
+        task: name of the task of the labels, or "auto".
         lines: line of each row in the file, for error messages; by default counted from 1.
         learnable: whether a column of one class or of one number is an error.
         style: format of the numbers; None for plain numbers.
@@ -291,7 +290,7 @@ def read_labels(
 
     >>> read_labels([["0.5"], ["1.5"], ["NA"], ["high"]], ["logS"]).problems
     ['', '', '', "logS must be a number or empty; it is 'high'"]
-    >>> read_labels([["yes"], ["no"], [""]], ["toxic"]).task
+    >>> read_labels([["yes"], ["no"], [""]], ["toxic"]).task.name
     'classification'
     """
     style = style or NumberFormat()
@@ -306,22 +305,19 @@ def read_labels(
             reason = f" ({_joined(words)}: read as missing values)" if words else ""
             raise ValueError(f"column {column.target!r} has no label at all{reason}")
     bounds: np.ndarray | None = None
-    chosen = _common_task(columns, style) if task == "auto" else task
-    if chosen != "regression":
-        most = MOST_CLASSES if chosen == "multiclass" else 2
-        parsed = [_classes(column, most) for column in columns]
-        if chosen == "multiclass" and learnable:
+    chosen = _common_task(columns, style) if task == "auto" else TASKS[task]
+    if chosen.is_class:
+        parsed = [_classes(column, chosen.most_classes) for column in columns]
+        if chosen.most_classes > 2 and learnable:
             _check_several(parsed, targets)
         y = np.array([column.values for column in parsed], object).T.reshape(len(cells), -1)
         empty = np.array([[label is None for label in row] for row in y], bool)
-        expected = "a class" if chosen == "multiclass" else "one of two classes"
     else:
         parsed = [number_labels(column, style, skip_bad) for column in columns]
         y = np.array([column.values for column in parsed], float).T.reshape(
             len(cells), len(targets)
         )
         empty = np.isnan(y)
-        expected = "a number"
         if style.censored == "limit":
             bounds = np.array(
                 [[style.limits(row[i]) for i in range(len(targets))] for row in cells]
@@ -337,7 +333,7 @@ def read_labels(
     for column, read in zip(columns, parsed):
         for row in read.unread:
             cell = column.cells[row]
-            reason = f"{column.target} must be {expected} or empty; it is {cell!r}"
+            reason = f"{column.target} must be {chosen.label} or empty; it is {cell!r}"
             lost.append(LostLabel(row, lines[row], column.target, cell, reason))
             if without[row]:
                 problems[row] = "; ".join(filter(None, (problems[row], reason)))
@@ -347,7 +343,7 @@ def read_labels(
             row = read.unread[0]
             notes.append(
                 f"Column {column.target!r}: {plural(len(read.unread), 'label')} left out, the "
-                f"first {column.cells[row]!r} {column.place(row)}, which is not {expected}."
+                f"first {column.cells[row]!r} {column.place(row)}, which is not {chosen.label}."
             )
         notes += read.notes
     counts = {
@@ -363,9 +359,9 @@ def read_labels(
 
 
 def _common_task(columns: Sequence[Column], style: NumberFormat) -> Task:
-    tasks: dict[str, Task] = {column.target: _task(column, style) for column in columns}
-    if set(tasks.values()) == {"classification", "multiclass"}:
-        return "multiclass"
+    tasks = {column.target: _task(column, style) for column in columns}
+    if set(tasks.values()) == {CLASSIFICATION, MULTICLASS}:
+        return MULTICLASS
     if len(set(tasks.values())) > 1:
         listed = ", ".join(f"{target}: {task}" for target, task in tasks.items())
         raise ValueError(
@@ -381,14 +377,14 @@ def _task(column: Column, style: NumberFormat) -> Task:
     kinds = {cell for cell in cells if not is_missing(cell)}
     numbers = {style.parse(cell) for cell in kinds}
     if numbers <= {0.0, 1.0}:
-        return "classification"
+        return CLASSIFICATION
     words = {cell for cell in kinds if classify(cell).kind in ("text", "odd", "censored")}
     if numbers == {None} and len(kinds) <= 2 and words == kinds:
-        return "classification"
+        return CLASSIFICATION
     if numbers == {None} and len(kinds) <= MOST_GUESSED and all(map(_is_text, kinds)):
         counts = Counter(cell for cell in cells if cell in kinds)
         if min(counts.values()) > 1:
-            return "multiclass"
+            return MULTICLASS
     texts = [row for row, cell in enumerate(cells) if cell in words and _is_text(cell)]
     if texts and numbers - {None} and numbers <= {0.0, 1.0, None}:
         raise ValueError(
@@ -397,7 +393,7 @@ def _task(column: Column, style: NumberFormat) -> Task:
             f"{cells[texts[0]]!r} {column.place(texts[0])}: choose --task classification or "
             "--task regression, both leave the texts out, or correct the texts"
         )
-    return "regression"
+    return REGRESSION
 
 
 def _is_text(cell: str) -> bool:

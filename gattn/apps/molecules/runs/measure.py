@@ -10,15 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.apps.fitting.metrics import class_agreement, undefined_metrics
-from gattn.apps.molecules.classes import normalised
+from gattn.apps.fitting.tasks import Task
 from gattn.apps.molecules.estimators import MoleculeEstimator
 from gattn.apps.molecules.gaussian_process import draw
 from gattn.apps.molecules.inputs import in_pieces
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs.labels import Labels
-from gattn.apps.molecules.settings import Task
-from gattn.apps.run.measure import interval_metrics, measure, set_metrics
+from gattn.apps.run.measure import interval_metrics, set_metrics
 from gattn.data.molecules.fingerprints import tanimoto_ridges
 
 if TYPE_CHECKING:
@@ -45,16 +43,9 @@ def measure_targets(model: AnyEstimator, y: Tensor, mean: Tensor) -> dict[str, d
     Returns:
         For several classes also Cohen's kappa and Matthews' correlation coefficient.
     """
-    columns = model.probabilities(mean) if model.class_counts else mean.T[:, :, None]
-    results = {}
-    for name, label, predicted in zip(model.targets_, y.T, columns):
-        if model.task != "multiclass":
-            results[name] = measure(model.task, label, predicted[:, 0])
-            continue
-        labelled = label.isfinite()
-        classes, chances = label[labelled].long(), predicted[labelled].clamp(0, 1)
-        results[name] = measure("multiclass", classes, chances) | class_agreement(classes, chances)
-    return results
+    columns = mean.split(list(model.class_counts) or 1, 1)
+    targets = zip(model.targets_, y.T, columns)
+    return {name: model.task.measure(label, predicted) for name, label, predicted in targets}
 
 
 def measure_part(model: AnyEstimator, y: Tensor, mean: Tensor) -> dict[str, float]:
@@ -121,7 +112,7 @@ def run_metrics(
     counts = list(labels.counts.values()) or [{}] * len(model.targets_)
     by_target = count_labels(model, molecules).items()
     return {
-        "task": model.task,
+        "task": model.task.name,
         "item": model.row_format.rows_noun,
         **{
             part: measure_part(model, molecules[part].y, each.mean)
@@ -178,17 +169,7 @@ def undefined(
         if all its metrics are defined for all targets.
     """
     names, classes = model.targets_, [kinds.tolist() for kinds in model.classes_by_target]
-    reasons: dict[str, dict[str, str]] = {part: {} for part in parts}
-    for part, y in parts.items():
-        if model.task != "multiclass":
-            reasons[part] = undefined_metrics(y, model.task, names, classes)
-            continue
-        for name, kinds, column in zip(names, classes, y.T):
-            title = f"{name!r}: " if len(names) > 1 else ""
-            labelled = column[column.isfinite()].long()
-            for metric, reason in undefined_metrics(labelled, "multiclass", kinds).items():
-                before = reasons[part].get(metric)
-                reasons[part][metric] = f"{before}; " * bool(before) + title + reason
+    reasons = {part: model.task.undefined(y, names, classes) for part, y in parts.items()}
     infinite = "infinite: a target has too few validation labels for this coverage"
     reasons["intervals"] = {
         name: infinite if value == math.inf else "undefined: there is no label"
@@ -218,10 +199,10 @@ def measure_intervals(
         bonds ``calibration`` contains the number of validation molecules with a label of each
         target. Empty for classes of atoms and bonds, which have no sets.
     """
-    if model.level_ and model.task != "regression":
+    if model.level_ and model.task.is_class:
         return {}
     more: dict[str, Any] = {}
-    if model.task == "regression":
+    if not model.task.is_class:
         low, high = model.intervals(predicted, coverage)
         rows = model.calibration_rows
         if model.level_:
@@ -311,8 +292,7 @@ def baseline_predictions(
             the molecules that have a label. For several classes a column for each class.
         weights: [k] weights of the training molecules.
         inputs: m molecules to predict.
-        task: for classes the ridge's predictions are clipped to 0..1; for several classes they are
-            then divided by their sum.
+        task: the type of the labels, which the ridge reads as numbers.
         seed: seed that samples the training molecules if there are more than ``BASELINE_ROWS``.
         classes: for the task multiclass, the number of classes of each target.
 
@@ -321,12 +301,10 @@ def baseline_predictions(
         each [m, t] float64.
     """
     ridge = torch.stack([_ridge(train, column, weights, inputs, seed) for column in y.unbind(1)], 1)
-    if task == "multiclass":
-        ridge = normalised(ridge, classes)
     factors = weights[:, None] * y.isfinite()
     mean = (factors * y.nan_to_num(0.0)).sum(0) / factors.sum(0)
     return {
-        "kernel_ridge": ridge.clamp(0, 1) if task == "classification" else ridge,
+        "kernel_ridge": task.clip(ridge, classes),
         "mean": mean.expand(len(inputs), -1).clone(),
     }
 

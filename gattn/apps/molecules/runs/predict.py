@@ -89,9 +89,7 @@ def read_training_set(folder: Path, model: MoleculeEstimator) -> TrainingSet:
         raise ValueError(f"the model was trained on other molecules than those of {source.name}")
     values = np.asarray(source.labels.y)[rows]
     smiles = [source.smiles[row].strip() for row in rows]
-    return TrainingSet(
-        smiles, values, np.array(index, np.int64), source.labels.task == "regression"
-    )
+    return TrainingSet(smiles, values, np.array(index, np.int64), not source.labels.task.is_class)
 
 
 def read_threshold(folder: Path) -> float:

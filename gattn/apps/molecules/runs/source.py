@@ -9,10 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from sys import intern
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from gattn.apps.fitting.tasks import REGRESSION
 from gattn.apps.molecules.atoms.labels import Places, read_lists
 from gattn.apps.molecules.descriptor_columns import DescriptorColumns, SmilesRows, open_tables
 from gattn.apps.molecules.relations import relation_columns, with_relation
@@ -25,7 +26,6 @@ from gattn.apps.molecules.runs.labels import (
     unit_columns,
     unit_notes,
 )
-from gattn.apps.molecules.settings import Task
 from gattn.apps.run.run_folder import file_hash
 from gattn.apps.run.text import plural
 from gattn.apps.tables.csv_table import SEPARATORS, Table, TableRow, as_number
@@ -110,7 +110,7 @@ def read_source(
     path: str | Sequence[str],
     smiles: str | Sequence[str],
     targets: Sequence[str],
-    task: Literal["auto"] | Task,
+    task: str,
     part_column: str | None = None,
     *,
     encoding: str | None = None,
@@ -131,7 +131,7 @@ def read_source(
         path: the file, or several with the same columns, whose rows follow one another.
         smiles: its column of SMILES, or its columns for several molecules in a row.
         targets: its columns of labels.
-        task: task of the labels.
+        task: name of the task of the labels, or "auto".
         part_column: the column that assigns each row to train, val or test.
         encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
             there is none.
@@ -284,7 +284,7 @@ def read_source(
     numbers_of_rows = np.array(values).reshape(len(texts), len(numeric))
     weights = np.nan_to_num(numbers_of_rows[:, -1], nan=1.0) if weight else None
     if error:
-        if labels.task != "regression" or len(read) > 1:
+        if labels.task.is_class or len(read) > 1:
             raise ValueError(
                 f"{path}: the column of errors {error} needs one target of numbers; got "
                 f"{', '.join(read)} with the task {labels.task}"
@@ -407,7 +407,7 @@ def built_in() -> Source:
         sha256=hashlib.sha256("".join(file.sha256 for file in record.files).encode()).hexdigest(),
         smiles=compounds.smiles,
         targets=compounds.targets,
-        labels=Labels("regression", compounds.y.double().numpy(), [""] * len(compounds)),
+        labels=Labels(REGRESSION, compounds.y.double().numpy(), [""] * len(compounds)),
         lines=[row + 1 for row in compounds.rows],
         parts=None,
         bad=(),

@@ -215,7 +215,7 @@ def rarest_classes(molecules: LabelledMolecules, source: Source) -> list[tuple[i
     """Return for each molecule its rarest label, as the target and the class; empty for labels
     that are numbers.
     """
-    if source.labels.task == "regression" or source.places is not None:
+    if not source.labels.task.is_class or source.places is not None:
         return []
     pairs = [
         [(i, label) for i, label in enumerate(row) if label == label]
@@ -429,7 +429,7 @@ def constant_targets(estimator: MoleculeEstimator, y: Tensor) -> dict[str, str]:
         if len(values) > 1:
             continue
         content = "one value only" if len(values) else "no label"
-        if len(values) and estimator.task != "regression":
+        if len(values) and estimator.task.is_class:
             kinds = estimator.classes_by_target[i].tolist()
             others = [kind for number, kind in enumerate(kinds) if number != int(values)]
             content = f"only class {kinds[int(values)]!r} and no label of class "

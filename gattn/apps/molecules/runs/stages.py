@@ -110,7 +110,7 @@ def _words(estimator: Any) -> run_report.Words:
 
 def _named_classes(estimator: Any) -> dict[str, str]:
     """Return the name of class 1 for each target whose class 1 is not named 1."""
-    if estimator.task != "classification":
+    if estimator.class_counts or not estimator.task.is_class:
         return {}
     names = {t: str(kinds[1]) for t, kinds in zip(estimator.targets_, estimator.classes_by_target)}
     return {t: name for t, name in names.items() if name not in ("1", "True")}
@@ -124,7 +124,7 @@ def plotted(
     ``unit`` is the unit of the numbers in the columns of labels; "" if it is not known.
     """
     y = estimator.outputs_of(molecules.y)
-    if estimator.task == "regression":
+    if not estimator.task.is_class:
         curve = coverage_reliability(molecules.y, partial(estimator.intervals, predicted))
     else:
         curve = probability_reliability(y, predicted.mean.clamp(0, 1))
@@ -139,8 +139,8 @@ def output_names(model: Any, unit: str) -> tuple[str, ...]:
     """Return the names of the targets with their unit; if the task is multiclass, the names of the
     outputs.
     """
-    end = f" ({unit})" if model.task == "regression" and unit else ""
-    if model.task != "multiclass":
+    end = f" ({unit})" if unit and not model.task.is_class else ""
+    if not model.class_counts:
         return tuple(f"{target}{end}" for target in model.targets_)
     several = len(model.targets_) > 1
     return tuple(
@@ -330,7 +330,7 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         if settings.level:
             check_atom_settings(settings.model)
         source = read_run_source(settings)
-        is_regression = source.labels.task == "regression"
+        is_regression = not source.labels.task.is_class
         kind: type[SmilesEstimator] = MoleculeRegressor if is_regression else MoleculeClassifier
         if settings.level:
             kind = AtomRegressor if is_regression else AtomClassifier

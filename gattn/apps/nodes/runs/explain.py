@@ -301,7 +301,7 @@ def _picture(
     colour = predicted[:, 0]
     if isinstance(estimator, NodeClassifier):
         colour = predicted.argmax(1)
-        kinds = [str(kind) for kind in estimator.classes_.tolist()]
+        kinds = estimator.class_names
     return draw_network(
         edges, weights / max(weights.max(initial=0.0), 1e-12), colour, kinds,
         labels=[title, *names], wrong=np.arange(1 + len(others)) == 0,

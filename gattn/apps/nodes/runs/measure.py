@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import precision_recall_fscore_support
 from torch import Tensor
 
-from gattn.apps.fitting.metrics import undefined_metrics
+from gattn.apps.fitting.tasks import Task
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.estimators import (
     AnyPredictor,
@@ -24,7 +24,6 @@ from gattn.apps.nodes.estimators import (
     attention_network,
 )
 from gattn.apps.nodes.features import EncodedGraph
-from gattn.apps.nodes.settings import NodeTask
 from gattn.apps.nodes.stack.blocks import as_matrix
 from gattn.apps.nodes.stack.propagation import Neighbours, propagate
 from gattn.apps.nodes.typed.predictor import attention_shares
@@ -37,7 +36,7 @@ def baseline_predictions(
     encoded: EncodedGraph,
     y: Tensor,
     train: Tensor,
-    task: NodeTask,
+    task: Task,
     classes: int,
     components: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
@@ -58,7 +57,7 @@ def baseline_predictions(
         and ``majority`` (for numbers ``mean``) has the same prediction for all nodes.
     """
     labels = y[train]
-    if task == "classification":
+    if task.is_class:
         one_hot = torch.nn.functional.one_hot(labels.long(), classes).double()
         first, last = "logistic_regression", "majority"
     else:
@@ -77,9 +76,9 @@ def baseline_predictions(
     }
 
 
-def _features_only(x: Tensor, y: Tensor, train: Tensor, task: NodeTask, classes: int) -> Tensor:
+def _features_only(x: Tensor, y: Tensor, train: Tensor, task: Task, classes: int) -> Tensor:
     matrix = as_matrix(x).astype(np.float64)
-    if task == "regression":
+    if not task.is_class:
         ridge = Ridge().fit(matrix[train.numpy()], y.numpy())
         return torch.from_numpy(ridge.predict(matrix))[:, None]
     labels = y.long().numpy()
@@ -132,42 +131,13 @@ def edge_importance(
     importance = {}
     for name, permuted in encoder.permuted(graph, seed):
         predicted = predictor.predict_edited(permuted, graph)
-        metrics = measure(predictor.task, y[part], predicted[part])
+        metrics = predictor.task.measure(y[part], predicted[part])
         importance[name] = {"attention": shares.get(name), "permuted": metrics}
     return importance
 
 
 SIGNIFICANT = 2.0
 """Number of standard errors by which predictions must be better than a constant."""
-
-
-def measure(task: NodeTask, y: Tensor, predicted: Tensor) -> dict[str, float]:
-    """Return a dictionary from the name of each metric to its value.
-
-    Args:
-        task: classification for classes, regression for numbers.
-        y: [k] labels without NaN.
-        predicted: [k, classes] probabilities, or [k, 1] numbers.
-    """
-    if task == "classification":
-        return common.measure("multiclass", y, predicted)
-    return common.measure("regression", y, predicted[:, 0])
-
-
-def undefined(estimator: NodeEstimator, y: Tensor) -> dict[str, str]:
-    """Return the reasons why some metrics of a part are undefined, or are means over a subset of
-    the classes.
-
-    Args:
-        estimator: a fitted estimator.
-        y: [k] labels of the part, without NaN.
-
-    Returns:
-        A reason for each such metric; empty if all are defined for all classes.
-    """
-    if isinstance(estimator, NodeClassifier):
-        return undefined_metrics(y, "multiclass", [str(kind) for kind in estimator.classes_])
-    return undefined_metrics(y, "regression")
 
 
 def class_scores(y: Tensor, guess: Tensor, classes: int) -> list[dict[str, float]]:
@@ -188,7 +158,7 @@ def class_scores(y: Tensor, guess: Tensor, classes: int) -> list[dict[str, float
 
 
 def is_noise(
-    task: NodeTask, metrics: Mapping[str, float], y: Tensor, predicted: Tensor, constant: Tensor
+    task: Task, metrics: Mapping[str, float], y: Tensor, predicted: Tensor, constant: Tensor
 ) -> bool:
     """Return True if predictions are not significantly better than a constant prediction.
 
@@ -199,21 +169,22 @@ def is_noise(
     which cannot be computed for a single node.
 
     Args:
-        task: classification for classes, regression for numbers.
-        metrics: metrics of the predictions, from :func:`measure`.
+        task: type of the labels.
+        metrics: metrics of the predictions.
         y: [k] labels without NaN.
         predicted: [k, classes] probabilities, or [k, 1] numbers.
         constant: the same constant prediction for all nodes, of the same shape: the frequencies of
             the classes, or the mean.
 
+    >>> from gattn.apps.fitting.tasks import CLASS_INDICES
     >>> y, constant = torch.tensor([0.0, 1.0]).repeat(200), torch.full((400, 2), 0.5)
-    >>> is_noise("classification", {"accuracy": 0.52, "roc_auc": 0.51}, y, constant, constant)
+    >>> is_noise(CLASS_INDICES, {"accuracy": 0.52, "roc_auc": 0.51}, y, constant, constant)
     True
-    >>> is_noise("classification", {"accuracy": 0.52, "roc_auc": 0.64}, y, constant, constant)
+    >>> is_noise(CLASS_INDICES, {"accuracy": 0.52, "roc_auc": 0.64}, y, constant, constant)
     False
     """
     count = len(y)
-    if task == "regression":
+    if not task.is_class:
         if count < 2:
             return True
         errors = torch.stack([y - constant[:, 0], y - predicted[:, 0]]).double()

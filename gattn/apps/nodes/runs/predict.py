@@ -13,6 +13,7 @@ from torch import Tensor
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.edges import merged_edges_note
 from gattn.apps.nodes.estimators import (
+    ESTIMATORS,
     NodeClassifier,
     NodeEstimator,
     NodeRegressor,
@@ -35,7 +36,7 @@ def load_estimator(run: str | Path) -> NodeEstimator:
         RunError: a file is missing, truncated or changed, or contains another kind of model.
     """
     tensors, card = read_model(run)
-    kind = NodeRegressor if card.get("estimator") == NodeRegressor.__name__ else NodeClassifier
+    kind = ESTIMATORS.get(str(card.get("task")), NodeClassifier)
     return kind.from_state(run, tensors, card)
 
 
@@ -163,7 +164,7 @@ def prediction_rows(
         columns: further columns of n cells, by name, which follow the names.
     """
     columns = columns or {}
-    kinds = estimator.classes_.tolist() if isinstance(estimator, NodeClassifier) else []
+    kinds = estimator.class_names
     bounds = ["set", *(f"probability_{kind}" for kind in kinds)] if kinds else ["lower", "upper"]
     yield ["node", *columns, "prediction", *bounds]
     cells = chain.from_iterable(

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.runs.config import NodeRunSettings
-from gattn.apps.nodes.settings import NodeTask
 from gattn.apps.nodes.sources import CITATION
 from gattn.apps.nodes.splits import (
     column_split,
@@ -36,7 +35,7 @@ def is_drawn(settings: NodeRunSettings, graph: AttributedGraph) -> bool:
 
 
 def make_split(
-    settings: NodeRunSettings, graph: AttributedGraph, y: Tensor, task: NodeTask, number: int
+    settings: NodeRunSettings, graph: AttributedGraph, y: Tensor, number: int, *, is_class: bool
 ) -> tuple[Split, list[str]]:
     """Split the labelled nodes according to the settings.
 
@@ -44,8 +43,8 @@ def make_split(
         settings: settings of the run.
         graph: the graph.
         y: [n] labels, NaN for nodes without a label.
-        task: classification for classes, regression for numbers.
         number: number of the draw, from 0; it is added to the seed of random parts.
+        is_class: True if the labels are classes.
 
     Returns:
         The split, and notes on the choice of the parts.
@@ -55,7 +54,6 @@ def make_split(
             or a part has no labelled node.
     """
     kind, seed = _kind(settings, graph), settings.model.seed + number
-    is_class = task == "classification"
     notes = []
     if kind == "public":
         split, notes = masked_split(graph, y, seed, by_class=is_class)

@@ -23,7 +23,7 @@ from gattn.apps.fitting.calibration import (
 )
 from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.nodes.attributed import AttributedGraph
-from gattn.apps.nodes.estimators import NodeClassifier, NodeEstimator, NodeRegressor
+from gattn.apps.nodes.estimators import ESTIMATORS, NodeClassifier, NodeEstimator, NodeRegressor
 from gattn.apps.nodes.features import EncodedGraph
 from gattn.apps.nodes.graph_settings import edge_feature_columns
 from gattn.apps.nodes.labels import copy_notes, number_notes, read_labels
@@ -33,9 +33,7 @@ from gattn.apps.nodes.runs.measure import (
     class_scores,
     edge_importance,
     is_noise,
-    measure,
     measure_intervals,
-    undefined,
 )
 from gattn.apps.nodes.runs.predict import prediction_rows
 from gattn.apps.nodes.runs.splits import is_drawn, make_split, splits_record
@@ -55,7 +53,7 @@ from gattn.apps.runtime.processes import in_order
 from gattn.data import Split
 from gattn.draw import draw_network
 
-WITHOUT_NAME = {"classification": "classes", "regression": "numbers"}
+WITHOUT_NAME = {True: "classes", False: "numbers"}
 ALL_FEATURES = {"x": "x", "columns": "all others", "structure": "place in the graph"}
 COMPONENTS = {
     "constant": "share of each class, or the mean of the numbers",
@@ -95,7 +93,7 @@ def _facts(run: NodeRun) -> RunFacts:
     y, predicted, counts = run.y[test], run.predicted[test], run.metrics["nodes"]
     data = Path(settings.title).name
     if isinstance(estimator, NodeClassifier):
-        targets = tuple(str(kind) for kind in estimator.classes_.tolist())
+        targets = tuple(estimator.class_names)
         truth = torch.nn.functional.one_hot(y.long(), len(targets)).double()
         std = None
     else:
@@ -109,11 +107,11 @@ def _facts(run: NodeRun) -> RunFacts:
         chosen={
             "label": estimator.label,
             "features": features,
-            "task": estimator.task,
+            "task": estimator.task.name,
             "split": run.split.protocol,
             "edges": "directed" if run.encoded.graph.directed else "undirected",
         },
-        title=f"{settings.label or WITHOUT_NAME[estimator.task]} of {data}",
+        title=f"{settings.label or WITHOUT_NAME[estimator.task.is_class]} of {data}",
         summary=(
             f"The model {settings.model.model}, trained {times} on "
             f"{counts['train']:,} of {counts['all']:,} nodes of {data}; split: "
@@ -239,7 +237,7 @@ def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
     )
     if isinstance(run.estimator, NodeClassifier):
         colour = run.predicted.argmax(1)
-        names = [str(kind) for kind in run.estimator.classes_.tolist()]
+        names = run.estimator.class_names
         wrong = (colour != run.y) & ~run.y.isnan()
         wrong[run.split.train] = False
         uncertain = run.estimator.sets(run.predicted, run.settings.coverage).sum(1) > 1
@@ -355,8 +353,8 @@ class Trainer:
         predictor, split = estimator.predictor_, estimator.split_
         predicted = predictor.predict(self.encoded.graph)
         # The final models of a stack may also be fitted to the validation part.
-        val = measure(estimator.task, self.y[split.val], predictor.validation)
-        test = measure(estimator.task, self.y[split.test], predicted[split.test])
+        val = estimator.task.measure(self.y[split.val], predictor.validation)
+        test = estimator.task.measure(self.y[split.test], predicted[split.test])
         # The graph is not sent, because the process that receives the trial already has it.
         del estimator.graph_
         return Trial(plan, estimator, predicted, val, test)
@@ -585,9 +583,9 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             "time": settings.time or None,
         }  # fmt: skip
         task = settings.task if settings.task != "auto" else _task(values)
-        estimator = (NodeClassifier if task == "classification" else NodeRegressor)(**options)
+        estimator = ESTIMATORS[task](**options)
         y = estimator.learn_labels(values, graph.where)
-        if task == "classification":
+        if estimator.task.is_class:
             others = {values.name, settings.split_rule.column}
             columns = [name for name in graph.table if name not in others]
             if settings.features:
@@ -601,7 +599,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         settings, graph, y, estimator = self.settings, data.graph, data.y, data.estimator
         plans = plan_trials(settings.runs, settings.model.seed, drawn=is_drawn(settings, graph))
         drawn = [
-            make_split(settings, graph, y, estimator.task, number)
+            make_split(settings, graph, y, number, is_class=estimator.task.is_class)
             for number in range(plans[-1].split + 1)
         ]
         splits = [split for split, _ in drawn]
@@ -634,16 +632,15 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         is_stack = isinstance(predictor, StackedPredictor)
         parts_of = predictor.component_predictions(encoded.graph) if is_stack else {}
         baselines = baseline_predictions(encoded, y, split.train, task, estimator.outputs, parts_of)
-        reasons: dict[str, Any] = {
-            "test": undefined(estimator, y[test]),
-            "val": undefined(estimator, y[split.val]),
-        }
+        label, kinds = [estimator.label], [estimator.class_names]
+        rows = {"test": test, "val": split.val}
+        reasons = {part: task.undefined(y[i, None], label, kinds) for part, i in rows.items()}
         components = {name: variance_components(trials, name) for name in best.test}
         metrics: dict[str, Any] = {
-            "task": task,
+            "task": task.name,
             "test": best.test,
             "val": best.val,
-            "baselines": {name: measure(task, y[test], p[test]) for name, p in baselines.items()},
+            "baselines": {name: task.measure(y[test], p[test]) for name, p in baselines.items()},
             "runs": {"count": len(trials), "kept": trials.index(best), "test": components},
             "intervals": measure_intervals(estimator, y[test], predicted[test], settings.coverage),
             "split": parts.splits[best.plan.split].protocol,
@@ -658,8 +655,8 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             metrics["components"] = {
                 name: {
                     "weight": weight,
-                    "val": measure(task, y[split.val], predictor.validation_parts[name]),
-                    "test": measure(task, y[test], parts_of[name][test].double()),
+                    "val": task.measure(y[split.val], predictor.validation_parts[name]),
+                    "test": task.measure(y[test], parts_of[name][test].double()),
                 }
                 for name, weight in predictor.weights.items()
             }
@@ -667,11 +664,11 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             metrics["edges"] = edge_importance(
                 predictor, encoded.graph, y, test, settings.model.seed
             )
-        constant = baselines["majority" if task == "classification" else "mean"]
+        constant = baselines["majority" if task.is_class else "mean"]
         metrics["noise"] = is_noise(task, best.test, y[test], predicted[test], constant[test])
         if isinstance(estimator, NodeClassifier):
             truth, guess = y[test].long(), predicted[test].argmax(1)
-            names = [str(kind) for kind in estimator.classes_.tolist()]
+            names = estimator.class_names
             metrics["classes"] = dict(zip(names, class_scores(truth, guess, len(names))))
             matrix = confusion_matrix(truth, guess, labels=range(len(names)))
             metrics["confusion"] = matrix.tolist()
@@ -711,9 +708,8 @@ def _summary(
     """Return a line with the numbers of nodes, labels, edges and features."""
     graph = encoded.graph
     edges = "directed edges" if graph.directed else "edges in both directions"
-    is_class = isinstance(estimator, NodeClassifier)
-    features = plural(encoded.x.shape[1], "feature")
-    labels = f"one of {len(estimator.classes_)} classes" if is_class else "a number"
+    features, classes = plural(encoded.x.shape[1], "feature"), estimator.class_names
+    labels = f"one of {len(classes)} classes" if classes else estimator.task.label
     title = settings.title
     counts = f"{graph.edge_index.shape[1]:,} {edges}, {features}"
     if graph.network is not None:

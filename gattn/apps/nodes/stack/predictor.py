@@ -22,7 +22,7 @@ from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.fields import field_size
 from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
 from gattn.apps.nodes.sampled.predictor import DEFAULTS, SampledPredictor
-from gattn.apps.nodes.settings import NodeSettings, NodeTask
+from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.nodes.stack.combination import Combination
 from gattn.apps.nodes.stack.components import LABEL_FREE, Components
 from gattn.apps.nodes.stack.linear import Targets
@@ -76,7 +76,7 @@ class StackedPredictor:
 
     Attributes:
         settings: settings of the model and of its training.
-        task: ``"regression"`` or ``"classification"``.
+        task: type of the labels.
         encoder: encoder of the features.
         network: the attention network.
         combination: weights of the components.
@@ -97,8 +97,7 @@ class StackedPredictor:
         training: TrainingNodes,
     ) -> None:
         self.settings, self.network, self._components = settings, network, components
-        self.task: NodeTask = network.task
-        self.encoder, self.outputs = network.encoder, network.outputs
+        self.task, self.encoder, self.outputs = network.task, network.encoder, network.outputs
         self.combination = combination
         self.validation_parts: dict[str, Tensor] = {}
         self.validation = self._in_unit(combination.validation)
@@ -116,7 +115,7 @@ class StackedPredictor:
         threads: int = 0,
     ) -> StackedPredictor:
         """Train a stack; see :meth:`NodePredictor.fit` for the arguments."""
-        graph, is_class = problem.graph, problem.task == "classification"
+        graph, is_class = problem.graph, problem.task.is_class
         neighbours = neighbours_of(graph)
         kind, network_settings = _choose_network(settings, problem, timed=neighbours.timed)
         # The gradients of a normalisation depend on the number of threads.

@@ -121,13 +121,13 @@ def test_classifier_predicts_two_and_several_classes_of_atoms(tmp_path):
     symbols = [[a.GetSymbol() for a in m.GetAtoms()] for m in structures()]
     aromatic = [[int(b.GetIsAromatic()) for b in m.GetBonds()] for m in structures()]
     several = AtomClassifier(**SMALL).fit(SMILES, atoms={"element": symbols})
-    assert several.task == "multiclass"
+    assert several.task.name == "multiclass"
     assert several.predict(["CCN"])["element"][0].tolist() == ["C", "C", "N"]
     chances = several.predict_proba(["CCN"])["element"][0]
     assert chances.shape == (3, 4)
     assert several.predict(["[H]O"])["element"][0][0] is None
     np.testing.assert_allclose(chances.sum(1), 1)
     two = AtomClassifier(**SMALL).fit(SMILES, bonds={"aromatic": aromatic})
-    assert two.task == "classification"
+    assert two.task.name == "classification"
     two.save(tmp_path)
     assert AtomClassifier.load(tmp_path).predict(["CN"])["aromatic"][0].tolist() == [0]
