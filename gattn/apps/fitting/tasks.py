@@ -3,6 +3,12 @@
 A model of t targets has t outputs, [..., t], or, for several exclusive classes, an output for each
 class of each target, [..., O]. The numbers of classes of the targets, which sum to O, are then
 ``counts``; they are () for the other types.
+
+A new type of labels, such as counts, needs a subclass of :class:`Task` and its entry in
+:data:`TASKS`, and in :data:`SINGLE_TARGET_TASKS` if models of nodes have such labels; an estimator
+with this task in ``molecules/smiles_estimator.py`` and in ``nodes/estimators.py``; and a value of
+the settings that select it, in ``molecules/settings.py``, ``molecules/runs/config.py`` and
+``fitting/settings.py``.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from gattn.apps.fitting.tasks import REGRESSION, TASKS, Task
 from gattn.apps.molecules.descriptor_columns import DescriptorColumns
 from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.pretrained import resolve
@@ -15,9 +16,6 @@ from gattn.apps.run.model_io import Json, RunError, coverage_of, read_model
 from gattn.apps.tables.csv_table import OnBadBytes, Table
 from gattn.apps.tables.formats import open_molecules
 from gattn.apps.tables.numbers import NumberFormat
-
-ATOM_MODELS = ("AtomRegressor", "AtomClassifier")
-"""Names of the estimators for atoms and bonds."""
 
 
 class OpenedRun(NamedTuple):
@@ -76,18 +74,25 @@ def load_model(
         RunError: the folder does not contain a readable model that the caller can use.
     """
     tensors, card = read_model(resolve(Path(folder)))
-    kinds: dict[Any, type[SmilesEstimator]] = {"MoleculeClassifier": MoleculeClassifier}
-    if card.get("estimator") in ATOM_MODELS:
-        if not lists:
-            raise RunError(
-                f"{folder} contains a model of atoms or bonds, which only gattn molecules predict, "
-                "from one CSV file to another, and evaluate read"
-            )
-        from gattn.apps.molecules.atoms.estimators import AtomClassifier, AtomRegressor
-
-        kinds = dict(zip(ATOM_MODELS, (AtomRegressor, AtomClassifier)))
-    kind = kinds.get(card.get("estimator"), MoleculeRegressor)
+    level = str(card.get("level", ""))
+    if level and not lists:
+        raise RunError(
+            f"{folder} contains a model of atoms or bonds, which only gattn molecules predict, "
+            "from one CSV file to another, and evaluate read"
+        )
+    kind = estimator_kind(TASKS.get(str(card.get("task")), REGRESSION), level)
     return kind.from_state(folder, tensors, card), card
+
+
+def estimator_kind(task: Task, level: str) -> type[SmilesEstimator]:
+    """Return the class of the estimators for labels of molecules, or of atoms or bonds if ``level``
+    is not empty.
+    """
+    if not level:
+        return MoleculeClassifier if task.is_class else MoleculeRegressor
+    from gattn.apps.molecules.atoms.estimators import AtomClassifier, AtomRegressor
+
+    return AtomClassifier if task.is_class else AtomRegressor
 
 
 def open_run(

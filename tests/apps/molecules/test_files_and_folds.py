@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gattn.apps.molecules.descriptor_columns import FileLine
-from gattn.apps.molecules.runs.config import override
+from gattn.apps.molecules.runs.config import RunSettings, override
 from gattn.apps.molecules.runs.repeats import fold_splits, train_repeats
 from gattn.apps.molecules.runs.source import read_source
 from gattn.apps.molecules.runs.splits import stratified_split
@@ -40,17 +40,18 @@ def files(tmp_path):
 
 
 def test_rows_of_several_files_are_read_in_order(files):
-    source = read_source(list(files[:2]), "smiles", ["y"], "auto")
+    first, second, _ = files
+    source = read_source(RunSettings(data=first, more_data=(second,), target=("y",)))
     assert source.smiles == [*SMILES[:24], "", *SMILES[24:40]]
     assert source.labels.y[30, 0] == len(SMILES[29])
     assert isinstance(source.lines[30], FileLine)
     assert str(source.lines[30]) == "7 of second.csv"
     assert source.bad[0].reason == "y must be a number or empty; it is 'high'"
     assert f"in line {source.bad[0].line}" == "in line 26 of first.csv"
-    one = read_source(files[0], "smiles", ["y"], "auto")
+    one = read_source(RunSettings(data=first, target=("y",)))
     assert source.sha256 != one.sha256
     with pytest.raises(ValueError, match="each file must be listed once"):
-        read_source([files[0], files[0]], "smiles", ["y"], "auto")
+        read_source(RunSettings(data=first, more_data=(first,), target=("y",)))
 
 
 def test_test_file_is_the_test_part_and_its_leak_is_reported(files, tmp_path):

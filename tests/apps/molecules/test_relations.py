@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gattn.apps.molecules.runs.config import override
+from gattn.apps.molecules.runs.config import RunSettings, override
 from gattn.apps.molecules.runs.labels import read_labels
 from gattn.apps.molecules.runs.source import read_source
 from gattn.apps.molecules.runs.stages import MoleculeProduct
@@ -23,8 +23,9 @@ def table(tmp_path):
     return str(path)
 
 
-def read(table, targets=("Standard Value",), **options):
-    return read_source(table, "smiles", targets, "auto", **options)
+def read(table, targets=("Standard Value",), relation="", **options):
+    settings = RunSettings(data=table, target=targets, relation_column=relation)
+    return read_source(settings, **options)
 
 
 def test_labels_with_a_relation_are_not_read_as_measured(table):

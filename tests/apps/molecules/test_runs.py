@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from gattn.apps.molecules.runs.config import override
+from gattn.apps.molecules.runs.config import RunSettings, override
 from gattn.apps.molecules.runs.labels import read_labels
 from gattn.apps.molecules.runs.source import read_source
 
@@ -137,11 +137,12 @@ def test_targets_of_two_tasks_are_an_error():
 def test_a_number_that_the_separator_divides_is_an_error(tmp_path, row, message):
     path = tmp_path / "a.csv"
     path.write_text("smiles,a,b\n" + "".join(f"{s},{n},{n}\n" for n, s in enumerate(SMILES)) + row)
+    settings = RunSettings(data=str(path), target=("a", "b"))
     if message:
         with pytest.raises(ValueError, match=message):
-            read_source(str(path), "smiles", ["a", "b"], "auto")
+            read_source(settings)
         return
-    source = read_source(str(path), "smiles", ["a", "b"], "auto")
+    source = read_source(settings)
     assert [bad.row for bad in source.bad] == [30]
 
 

@@ -8,19 +8,14 @@ import numpy as np
 import pytest
 
 from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
-from gattn.apps.molecules.runs.config import override
+from gattn.apps.molecules.runs.config import RunSettings, override
 from gattn.apps.molecules.runs.source import error_weights, read_source
 from gattn.apps.molecules.runs.stages import train_run
 
 TINY: dict[str, Any] = {
-    "epochs": 40,
-    "width": 16,
-    "heads": 2,
-    "layers": 1,
-    "trees": 10,
-    "batch_size": 8,
+    "epochs": 40, "width": 16, "heads": 2, "layers": 1, "trees": 10, "batch_size": 8,
     "learning_rate": 1e-2,
-}
+}  # fmt: skip
 SMILES = [f"{'C' * n}{end}" for n in range(1, 25) for end in "ON"]
 LENGTH = np.array([float(len(text)) for text in SMILES])
 WRONG = np.arange(len(SMILES)) % 3 == 0
@@ -65,15 +60,15 @@ def test_a_column_of_weights_multiplies_the_losses_of_rows(tmp_path):
     table = tmp_path / "weights.csv"
     lines = [f"{s},{y},{1 + i % 2}" for i, (s, y) in enumerate(zip(SMILES, LENGTH))]
     table.write_text("\n".join(["smiles,y,w", *lines, "CCCCF,5,", "CCCCCF,6,0"]) + "\n")
-    source = read_source(str(table), "smiles", ["y"], "auto", weight="w", skip_bad=True)
+    changes = {"data": str(table), "target": ("y",), "weight_column": "w", "skip_bad_labels": True}
+    source = read_source(RunSettings(**changes))
     assert source.weights is not None
     assert source.weights[:3].tolist() == [1, 2, 1]
     assert [row.reason for row in source.bad] == [
         "w must be a number above 0; it is ''",
         "w must be a number above 0; it is '0'",
     ]
-    changes = {**TINY, "data": str(table), "target": ("y",), "weight_column": "w", "epochs": 1}
-    changes |= {"workers": 1, "skip_bad_labels": True}
+    changes |= {**TINY, "epochs": 1, "workers": 1}
     metrics = train_run(override(None, changes), tmp_path / "run")
     assert metrics["molecules"]["left_out"] == 2
 
@@ -90,8 +85,8 @@ def test_labels_with_large_standard_errors_change_little():
 def test_a_column_of_errors_weights_the_rows_of_one_target(tmp_path):
     table = tmp_path / "errors.csv"
     table.write_text("smiles,y,z,e,w\nC,0,1,0,1\nCC,10,2,1,2\nCCC,5,3,-1,1\nCCCC,5,4,,1\n")
-    read = {"error": "e", "skip_bad": True}
-    source = read_source(str(table), "smiles", ["y"], "auto", weight="w", **read)
+    read = {"data": str(table), "error_column": "e", "skip_bad_labels": True}
+    source = read_source(RunSettings(**read, target=("y",), weight_column="w"))
     assert source.weights is not None
     assert source.weights[0] == 1.0
     assert 0 < source.weights[1] < 2
@@ -100,4 +95,4 @@ def test_a_column_of_errors_weights_the_rows_of_one_target(tmp_path):
         "e must be a number of at least 0; it is ''",
     ]
     with pytest.raises(ValueError, match="errors e needs one target of numbers; got y, z"):
-        read_source(str(table), "smiles", ["y", "z"], "auto", **read)
+        read_source(RunSettings(**read, target=("y", "z")))

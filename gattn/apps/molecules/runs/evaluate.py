@@ -12,6 +12,7 @@ from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.rows import LabelledMolecules, smiles_hashes
 from gattn.apps.molecules.runs import measure
 from gattn.apps.molecules.runs.columns import prediction_table
+from gattn.apps.molecules.runs.config import override
 from gattn.apps.molecules.runs.source import Source, read_source
 from gattn.apps.molecules.runs.splits import training_overlap
 from gattn.apps.molecules.runs.stages import plotted
@@ -83,11 +84,14 @@ def evaluate_table(
             "targets must list a column for each target of the model "
             f"({', '.join(estimator.targets_)}); got {len(targets)}"
         )
-    source = read_source(
-        str(path), columns, targets or estimator.targets_, estimator.task.name, encoding=encoding,
-        learnable=False, style=style, skip_bad=skip_bad, level=estimator.level_,
-        descriptors=estimator.descriptors_columns_,
-    )  # fmt: skip
+    labels = f"{estimator.level_}_target".strip("_")
+    changes = {
+        "data": str(path), "smiles": columns, "task": estimator.task.name, "encoding": encoding,
+        "skip_bad_labels": skip_bad, "descriptors_columns": tuple(estimator.descriptors_columns_),
+        labels: tuple(targets or estimator.targets_),
+    }  # fmt: skip
+    settings = override(None, changes)
+    source = read_source(settings, learnable=False, style=style)
     places = () if source.places is None else (source.places,)
     molecules = estimator.labelled(source.rows, source.labels.y, *places)
     coverage = coverage_of(card, coverage)

@@ -18,6 +18,7 @@ from gattn.apps.molecules.atoms.labels import Places, read_lists
 from gattn.apps.molecules.descriptor_columns import DescriptorColumns, SmilesRows, open_tables
 from gattn.apps.molecules.relations import relation_columns, with_relation
 from gattn.apps.molecules.row_format import row_text
+from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.labels import (
     SHARE,
     SKIP,
@@ -107,61 +108,38 @@ class Source:
 
 
 def read_source(
-    path: str | Sequence[str],
-    smiles: str | Sequence[str],
-    targets: Sequence[str],
-    task: str,
-    part_column: str | None = None,
-    *,
-    encoding: str | None = None,
-    learnable: bool = True,
-    style: NumberFormat | None = None,
-    skip_bad: bool = False,
-    descriptors: Sequence[str] = (),
-    weight: str | None = None,
-    error: str | None = None,
-    time: str | None = None,
-    file_parts: Sequence[str] = (),
-    relation: str = "",
-    level: str = "",
+    settings: RunSettings, *, learnable: bool = True, style: NumberFormat | None = None
 ) -> Source:
-    """Read one or several CSV files of SMILES and labels.
+    """Read the tables of a run: SMILES, labels, and what else the columns of a row contain.
+
+    A row with a descriptor, weight, error, time or list of labels that cannot be read is left out;
+    more than 5 % of such rows are an error, unless ``settings.skip_bad_labels`` is set. Weights are
+    numbers above 0, and standard errors of labels numbers of at least 0; see
+    :func:`error_weights`. Without ``settings.relation_column``, the only column of relations is
+    read, if there is one.
 
     Args:
-        path: the file, or several with the same columns, whose rows follow one another.
-        smiles: its column of SMILES, or its columns for several molecules in a row.
-        targets: its columns of labels.
-        task: name of the task of the labels, or "auto".
-        part_column: the column that assigns each row to train, val or test.
-        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
-            there is none.
+        settings: the files, which have the same columns and whose rows follow one another, their
+            columns, and the formats of the cells.
         learnable: whether a column of one class or of one number is an error.
-        style: format of the numbers; None for plain numbers.
-        skip_bad: whether to leave out all labels and rows that cannot be read, regardless of their
-            number.
-        descriptors: its descriptor columns. A row with a descriptor that is not a number is left
-            out; more than 5 % of such rows are an error.
-        weight: its column of weights, which are numbers above 0. Invalid cells are treated like
-            those of ``descriptors``.
-        error: its column of standard errors of the labels, which are numbers of at least 0. Invalid
-            cells are treated like those of ``descriptors``. See :func:`error_weights`.
-        time: its column of times, which are numbers or dates of ISO 8601. Invalid cells are treated
-            like those of ``descriptors``.
-        file_parts: for each file "val" or "test" if all its rows are in that part, or "".
-        relation: its column of relations, such as ">"; "" for the only column of relations, if
-            there is a target and such a column.
-        level: ``"atom"`` or ``"bond"`` if the cells of the labels are lists, "" for labels of
-            molecules.
+        style: format of the numbers; by default that of the settings.
 
     Returns:
-        All rows of the file in order, including the bad ones.
+        All rows of the files in order, including the bad ones.
 
     Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file, a column or a label cannot be used.
+        FileNotFoundError: a file does not exist.
+        ValueError: a file, a column or a label cannot be used.
     """
-    molecules = (smiles,) if isinstance(smiles, str) else tuple(smiles)
-    paths = [path] if isinstance(path, str) else list(path)
+    targets, level, part_column = settings.label_columns, settings.level, settings.split_rule.column
+    encoding, relation, skip_bad = (
+        settings.encoding,
+        settings.relation_column,
+        settings.skip_bad_labels,
+    )
+    weight, error, time = settings.weight_column, settings.error_column, settings.time
+    descriptors, style = settings.descriptors_columns, style or settings.style
+    molecules, paths = settings.smiles_columns, settings.files
     path = ", ".join(paths)
     names = [*targets, *descriptors, *filter(None, (weight, error, time, part_column))]
     if targets and not level:
@@ -170,11 +148,11 @@ def read_source(
     every = [*molecules, *names]
     if len(set(every)) < len(every):
         raise ValueError(f"a column can be used only once; got {', '.join(every)}")
-    table = open_tables(paths, molecules, names, parts=file_parts, encoding=encoding)
+    table = open_tables(paths, molecules, names, parts=settings.file_parts, encoding=encoding)
     molecules = table.smiles
     places = [table.place(target) for target in targets]
     numeric = [*descriptors, *filter(None, (error, weight))]
-    columns = DescriptorColumns.of(table, numeric, style or NumberFormat())
+    columns = DescriptorColumns.of(table, numeric, style)
     values, unread = array("d"), array("q")
     part_place = table.place(part_column or molecules[0])
     texts: list[str] = []
@@ -264,7 +242,7 @@ def read_source(
     signs = f" (relations: column {relation!r})" if relation else ""
     try:
         labels = read_labels(
-            cells, read, task, lines_of_labels, learnable=learnable, style=style,
+            cells, read, settings.task, lines_of_labels, learnable=learnable, style=style,
             skip_bad=skip_bad,
         )  # fmt: skip
     except ValueError as exception:
@@ -306,7 +284,7 @@ def read_source(
         descriptor_values=numbers_of_rows[:, : len(descriptors)] if descriptors else None,
         columns=molecules,
         weights=weights,
-        fixed=[line.part for line in lines] if any(file_parts) else None,
+        fixed=[line.part for line in lines] if any(settings.file_parts) else None,
         times=times,
         places=places_of_labels,
         lists=list_cells,

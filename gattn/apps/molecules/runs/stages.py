@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting.calibration import coverage_reliability, probability_reliability
-from gattn.apps.molecules.atoms.estimators import AtomClassifier, AtomRegressor, check_atom_settings
-from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeEstimator, MoleculeRegressor
+from gattn.apps.molecules.atoms.estimators import check_atom_settings
+from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeEstimator
 from gattn.apps.molecules.explain import class_probability
+from gattn.apps.molecules.loading import estimator_kind
 from gattn.apps.molecules.related import compare, fit_related, with_left_out
 from gattn.apps.molecules.row_format import drawn_smiles
 from gattn.apps.molecules.rows import LabelledMolecules, smiles_hashes
@@ -25,7 +26,6 @@ from gattn.apps.molecules.runs.columns import prediction_table
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.labels import SHARE, SKIP, decades_note
 from gattn.apps.molecules.runs.source import Source, built_in, read_source
-from gattn.apps.molecules.smiles_estimator import SmilesEstimator
 from gattn.apps.molecules.target_transform import Prediction, check_domain
 from gattn.apps.report import run_report
 from gattn.apps.report.report import Figure, Section, Table
@@ -330,15 +330,11 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         if settings.level:
             check_atom_settings(settings.model)
         source = read_run_source(settings)
-        is_regression = not source.labels.task.is_class
-        kind: type[SmilesEstimator] = MoleculeRegressor if is_regression else MoleculeClassifier
-        if settings.level:
-            kind = AtomRegressor if is_regression else AtomClassifier
-        estimator = kind(
+        estimator: Any = estimator_kind(source.labels.task, settings.level)(
             **asdict(settings.model), on_error="skip", workers=settings.workers,
             threads=settings.threads, molecules_per_row=len(settings.smiles_columns),
         )  # fmt: skip
-        if is_regression and not settings.level:
+        if not (source.labels.task.is_class or settings.level):
             check_labels_domain(settings.model.target_transform, source)
             if settings.model.target_transform == "none":
                 for target, values in zip(source.targets, source.labels.y.T):
@@ -557,14 +553,7 @@ def read_run_source(settings: RunSettings) -> Source:
             f"--target must be a column of the table: {settings.data} has the columns "
             f"{', '.join(map(repr, columns))}"
         )
-    return read_source(
-        settings.files, settings.smiles_columns, settings.label_columns, settings.task,
-        settings.split_rule.column, encoding=settings.encoding, style=settings.style,
-        skip_bad=settings.skip_bad_labels, descriptors=settings.descriptors_columns,
-        weight=settings.weight_column or None, error=settings.error_column or None,
-        time=settings.time or None, file_parts=settings.file_parts,
-        relation=settings.relation_column, level=settings.level,
-    )  # fmt: skip
+    return read_source(settings)
 
 
 def _parse(estimator: Any, source: Source) -> LabelledMolecules:
