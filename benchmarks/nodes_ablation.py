@@ -15,9 +15,8 @@ import csv
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -47,20 +46,19 @@ def main(arguments: Sequence[str]) -> None:
     head = list(dict.fromkeys(key for row in rows.values() for key in row))
     some = {key: [row[key] for row in rows.values() if key in row] for key in head}
     rows["mean"] = {key: statistics.fmean(values) for key, values in some.items()}
-    cells = [[f"{row[key]:+.4f}" if key in row else "" for key in head] for row in rows.values()]
+    cells = [[_cell(key, row) for key in head] for row in rows.values()]
     print(tables.markdown(["network", *head], [[n, *c] for n, c in zip(rows, cells)]))
+
+
+def _cell(key: str, row: Mapping[str, float]) -> str:
+    """Return an accuracy, or a change with its sign."""
+    return f"{row[key]:{'' if key == 'all' else '+'}.4f}" if key in row else ""
 
 
 def _measure(name: str, split: str, seed: int) -> dict[str, float]:
     """Return the accuracy with all components, and its change without each of them."""
-    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-    fit = Combination.fit
-
-    def recorded(*values: Any, **settings: Any) -> Combination:
-        calls.append((values, settings))
-        return fit(*values, **settings)
-
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(Combination, "fit", recorded):
+    fit, recorded = Combination.fit, mock.patch.object(Combination, "fit", wraps=Combination.fit)
+    with tempfile.TemporaryDirectory() as folder, recorded as fits:
         typed = name in TYPED_NETWORKS
         data = write(name, Path(folder), ignore_types=False) if typed else make(name, Path(folder))
         out = ["--split", split, "--seed", str(seed), "--no-refit", "--out", f"{folder}/run"]
@@ -73,7 +71,7 @@ def _measure(name: str, split: str, seed: int) -> dict[str, float]:
                     raise
         with open(f"{folder}/run/predictions.csv", newline="", encoding="utf-8") as file:
             test = [i for i, row in enumerate(csv.DictReader(file)) if row["part"] == "test"]
-    (outputs, to), settings = calls[-1]
+    (outputs, to), settings = fits.call_args
 
     def accuracy(names: Sequence[str]) -> float:
         parts = {name: outputs[name] for name in names}
@@ -81,8 +79,9 @@ def _measure(name: str, split: str, seed: int) -> dict[str, float]:
         combined = pool_by_name(parts, fitted.weights, is_class=True) * np.array(fitted.factors)
         return float(np.mean(combined[test].argmax(1) == to.y[test]))
 
-    whole = accuracy([*outputs])
-    changes = {one: accuracy([n for n in outputs if n != one]) - whole for one in outputs}
+    names: list[str] = [*outputs]
+    whole = accuracy(names)
+    changes = {one: accuracy([n for n in names if n != one]) - whole for one in names}
     networks = {NETWORK: "network", TYPED_NETWORK: "network"}
     return {"all": whole, **{networks.get(one, one): each for one, each in changes.items()}}
 
