@@ -26,6 +26,7 @@ from gattn.apps.nodes.values import (
     as_numbers,
     as_texts,
     describe_patterns,
+    finite_numbers,
     gap_notes,
     is_empty,
     is_missing,
@@ -97,10 +98,7 @@ class ColumnEncoder:
         used = [c for c in nodes.table.columns if c not in leave] if names is None else names
         table = _with_names(nodes) if node_names else nodes.table
         used = [*used, NAMES] if node_names else used
-        try:
-            columns, notes = learn_columns(table, list(used), nodes.where)
-        except ValueError as error:
-            raise GraphError(str(error)) from None
+        columns, notes = learn_columns(table, list(used), nodes.where)
         width = sum(column.width for column in columns)
         return ColumnEncoder(tuple(columns), width, "columns" if columns else "structure"), notes
 
@@ -179,20 +177,17 @@ def write_features(columns: Sequence[Column], table: pd.DataFrame, where: Where 
             )
     shape = len(table), sum(column.width for column in columns)
     matrix: Any
-    try:
-        if all(column.kind == "number" for column in columns):
-            # A sparse matrix of numbers would need several times the memory.
-            matrix = np.empty(shape, np.float32)
-            numbers = (column.scaled(table[column.name], where) for column in columns)
-            for place, values in enumerate(chain.from_iterable(numbers)):
-                matrix[:, place] = values
-            stored = np.count_nonzero(matrix)
-        else:
-            blocks = [column.features(table[column.name], where) for column in columns]
-            matrix = sp.csr_matrix(sp.hstack(blocks, format="csr", dtype=np.float32))
-            stored = matrix.nnz
-    except ValueError as error:
-        raise GraphError(str(error)) from None
+    if all(column.kind == "number" for column in columns):
+        # A sparse matrix of numbers would need several times the memory.
+        matrix = np.empty(shape, np.float32)
+        numbers = (column.scaled(table[column.name], where) for column in columns)
+        for place, values in enumerate(chain.from_iterable(numbers)):
+            matrix[:, place] = values
+        stored = np.count_nonzero(matrix)
+    else:
+        blocks = [column.features(table[column.name], where) for column in columns]
+        matrix = sp.csr_matrix(sp.hstack(blocks, format="csr", dtype=np.float32))
+        stored = matrix.nnz
     if stored > DENSE * shape[0] * shape[1]:
         return torch.from_numpy(matrix.toarray() if sp.issparse(matrix) else matrix)
     matrix = sp.csr_matrix(matrix)
@@ -411,15 +406,5 @@ def _hashed(texts: Sequence[str]) -> sp.csr_matrix:
 
 
 def _checked_numbers(values: pd.Series, where: Where) -> NDArray[np.float64]:
-    numbers = as_numbers(values)
-    invalid = np.isnan(numbers) & ~is_missing(values, numbers=True)
-    if invalid.any():
-        texts = [str(value) if bad else "" for value, bad in zip(values, invalid)]
-        patterns = describe_patterns(read_numbers(texts).patterns, where, LEAVE_EMPTY)
-        text = texts[int(invalid.argmax())]
-        raise ValueError(
-            f"attribute {values.name!r} must have numbers, as in training; got {text!r}: {patterns}"
-        )
-    if np.isinf(numbers).any():
-        raise ValueError(f"attribute {values.name!r} must be finite; it has an infinite number")
-    return numbers
+    title, requirement = f"attribute {values.name!r}", "have numbers, as in training"
+    return finite_numbers(values, title, requirement, where, LEAVE_EMPTY)

@@ -16,6 +16,7 @@ from gattn.apps.nodes.values import (
     as_numbers,
     as_texts,
     describe_patterns,
+    finite_numbers,
     gap_notes,
     is_missing,
     shape_fault,
@@ -227,16 +228,8 @@ def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
     Raises:
         GraphError: a label is not a number, or infinite.
     """
-    numbers = as_numbers(values)
-    invalid = np.isnan(numbers) & ~is_missing(values, numbers=True)
-    if invalid.any():
-        label = values.tolist()[invalid.argmax()]
-        texts = [str(value) if bad else "" for value, bad in zip(values.tolist(), invalid)]
-        patterns = describe_patterns(read_numbers(texts).patterns, where, EMPTY)
-        raise GraphError(f"labels{_of(values)} must be numbers; got {label!r}: {patterns}")
-    if np.isinf(numbers).any():
-        raise GraphError(f"labels{_of(values)} must be finite; one is infinite")
-    return torch.from_numpy(numbers)
+    title = f"labels{_of(values)}"
+    return torch.from_numpy(finite_numbers(values, title, "be numbers", where, EMPTY))
 
 
 def _choose(graph: AttributedGraph) -> str:

@@ -10,13 +10,7 @@ from torch import Tensor, nn
 
 from gattn.apps.nodes.fields import FieldInput
 from gattn.apps.nodes.settings import NetworkSettings
-from gattn.nn import (
-    GATConv,
-    GATv2Conv,
-    SparseDropout,
-    TransformerConv,
-    record_attention,
-)
+from gattn.nn import GATConv, GATv2Conv, SparseDropout, TransformerConv, record_attention
 from gattn.ops.dropout import dropout
 
 

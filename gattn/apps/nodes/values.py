@@ -8,7 +8,6 @@ country code of Namibia is ``NA``.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
@@ -273,27 +272,47 @@ def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.flo
     if values.dtype.kind in "mM" or isinstance(values.dtype, pd.PeriodDtype):
         return np.full(len(values), np.nan)
     if values.dtype == object or isinstance(values.dtype, pd.StringDtype | pd.CategoricalDtype):
-        parsed: dict[object, float] = {}
         texts = {value for value in values.tolist() if isinstance(value, str)}
-        for text in texts:
-            number = style.parse(text) if _may_be_number(text) else None
-            parsed[text] = math.nan if number is None else number
-        values = pd.Series(
-            [
-                parsed[value]
-                if isinstance(value, str)
-                else math.nan
-                if isinstance(value, TIMES)
-                else value
-                for value in values.tolist()
-            ],
-            dtype=object,
-        )
+        parsed = {text: style.parse(text) if _may_be_number(text) else None for text in texts}
+
+        def number(value: object) -> object:
+            if isinstance(value, str):
+                return parsed[value]
+            return None if isinstance(value, TIMES) else value
+
+        values = pd.Series([number(value) for value in values.tolist()], dtype=object)
     converted = pd.Series(pd.to_numeric(values, errors="coerce"))
     numbers = np.array(converted.to_numpy(dtype=np.float64, na_value=np.nan))
     # pandas.to_numeric converts a missing date to a number, so the missing values are set to NaN
     # again.
     numbers[np.asarray(values.isna(), dtype=bool)] = np.nan
+    return numbers
+
+
+def finite_numbers(
+    values: pd.Series, title: str, requirement: str, where: Where, remedy: str
+) -> NDArray[np.float64]:
+    """Convert n values to numbers, NaN for a missing value.
+
+    Args:
+        values: n values.
+        title: description of the values.
+        requirement: words after "must" in the error message, for example ``"be numbers"``.
+        where: describes the position of a value.
+        remedy: advice on cells that are not numbers.
+
+    Raises:
+        GraphError: a value is neither missing nor a number, or is infinite.
+    """
+    numbers = as_numbers(values)
+    invalid = np.isnan(numbers) & ~is_missing(values, numbers=True)
+    if invalid.any():
+        texts = [str(value) if bad else "" for value, bad in zip(values.tolist(), invalid)]
+        patterns = describe_patterns(read_numbers(texts).patterns, where, remedy)
+        text = texts[int(invalid.argmax())]
+        raise GraphError(f"{title} must {requirement}; got {text!r}: {patterns}")
+    if np.isinf(numbers).any():
+        raise GraphError(f"{title} must be finite; one is infinite")
     return numbers
 
 

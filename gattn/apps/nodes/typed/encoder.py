@@ -86,14 +86,16 @@ class TypedEncoder:
         return cls(network.target, types, tuple(relations.items()), graph.directed), notes
 
     @property
-    def messages(self) -> list[Relation]:
-        """Relations of the messages: each relation and, unless messages follow the direction of
-        edges only, its reverse.
+    def messages(self) -> dict[Relation, int]:
+        """Number of features of an edge, for each relation of the messages: each relation and,
+        unless messages follow the direction of edges only, its reverse.
         """
-        pairs = (
-            (one,) if self.directed else (one, one.reverse()) for one in sorted(self.relations)
-        )
-        return [relation for pair in pairs for relation in pair]
+        widths = {}
+        for relation, encoder in sorted(self.relations.items()):
+            widths[relation] = 0 if encoder is None else encoder.width
+            if not self.directed:
+                widths[relation.reverse()] = widths[relation]
+        return widths
 
     @property
     def kinds(self) -> list[str]:
@@ -164,11 +166,6 @@ class TypedEncoder:
                 of_edges = reader.unknown(_bipartite(relation, network))
                 notes += [f"Relation {relation}: {note}" for note in of_edges]
         return notes
-
-    def edge_width(self, relation: Relation) -> int:
-        """Return the number of features of an edge of a relation."""
-        encoder = self.relations[relation]
-        return 0 if encoder is None else encoder.width
 
     def _check(self, network: TypedNetwork) -> None:
         """Raise an error if the types and relations of a network differ from those in training."""

@@ -253,22 +253,14 @@ class TypedPredictor(NodePredictor):
 
     def _make_network(self) -> TypedAttentionNetwork:
         encoder = self._encoder
-        into = {
-            kind: sum(one.destination == kind for one in encoder.messages) for kind in encoder.kinds
-        }
+        relations = encoder.messages
+        features = {kind: one.width for kind, one in encoder.types.items()}
+        features[encoder.target] = self.encoder.width
         widths = {
-            kind: (
-                self.encoder.width if kind == encoder.target else encoder.types[kind].width,
-                into[kind],
-            )
+            kind: (features[kind], sum(one.destination == kind for one in relations))
             for kind in encoder.kinds
-        }  # fmt: skip
-        sizes = {}
-        for relation in sorted(encoder.relations):
-            sizes[relation] = encoder.edge_width(relation)
-            if not encoder.directed:
-                sizes[relation.reverse()] = encoder.edge_width(relation)
-        return TypedAttentionNetwork(self.settings, widths, sizes, self.outputs)
+        }
+        return TypedAttentionNetwork(self.settings, widths, relations, self.outputs)
 
     @property
     def _encoder(self) -> TypedEncoder:
@@ -294,17 +286,14 @@ class TypedPredictor(NodePredictor):
         The edges are those of all relations into labelled nodes. The labelled nodes come first in
         the numbering of the nodes; see :func:`offsets` for the others.
         """
-        layers = []
+        layers, target = [], self._encoder.target
+        none = torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, self.settings.heads)
         for weights in self.relation_attention(graph):
-            edges, alphas = [torch.zeros(2, 0, dtype=torch.int64)], []
-            for relation, (pairs, alpha) in weights.items():
-                if relation.destination == self._encoder.target:
-                    edges.append(pairs)
-                    alphas.append(alpha)
-            joined = torch.cat(edges, 1)
-            alpha = torch.cat(alphas) if alphas else torch.zeros(0, self.settings.heads)
-            order = joined[1].argsort(stable=True)
-            layers.append((joined[:, order], alpha[order]))
+            into = [one for relation, one in weights.items() if relation.destination == target]
+            edges = torch.cat([pairs for pairs, _ in (none, *into)], 1)
+            alpha = torch.cat([alpha for _, alpha in (none, *into)])
+            order = edges[1].argsort(stable=True)
+            layers.append((edges[:, order], alpha[order]))
         return layers
 
     def relation_attention(
