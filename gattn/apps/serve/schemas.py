@@ -58,7 +58,8 @@ class ModelDescription(_Answer):
 
     name: str
     kind: Literal["molecules", "nodes", "links"]
-    task: Literal["regression", "classification", "multiclass"]
+    task: str
+    """Type of the labels, such as regression."""
     targets: list[str]
     coverage: float | None = None
     """Coverage of the intervals or sets by default; null for links."""

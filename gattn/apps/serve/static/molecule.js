@@ -19,15 +19,15 @@ export async function predictMolecule(smiles, models, targets) {
   showAnswers(models, answers, cards, status, predictionCard, summary);
 }
 
-function predictedText(model, answer) {
+function predictedText(answer) {
   const {prediction, set} = answer.values;
-  return model.task === "regression" ? digits(prediction) : classText(prediction, set);
+  return set === undefined ? digits(prediction) : classText(prediction, set);
 }
 
 const withUnit = (text, unit) => (unit ? `${text} ${unit}` : text);
 
 function summary(model, answer) {
-  return `${model.name} predicts ${answer.target}: ${withUnit(predictedText(model, answer), answer.unit)}.`;
+  return `${model.name} predicts ${answer.target}: ${withUnit(predictedText(answer), answer.unit)}.`;
 }
 
 const probabilityOf = (values) => Object.keys(values).find((column) => column.startsWith("probability"));
@@ -35,20 +35,20 @@ const eventOf = (values) => probabilityOf(values).slice("probability_".length) |
 
 /** Return a sentence on the percentile of a prediction among drug-like molecules. */
 function rank(model, values) {
-  const subject = model.task === "regression" ? "prediction" : `probability of ${eventOf(values)}`;
+  const subject = values.set === undefined ? "prediction" : `probability of ${eventOf(values)}`;
   return `The ${subject} is at least as high as for ${values.percentile} % of 500 drug-like molecules.`;
 }
 
 function certainty(model, {values, unit}) {
   const likeliest = String(values.set).includes("|") ? `Most probable class: ${values.prediction}. ` : "";
-  if (model.task === "regression") {
+  if (values.set === undefined) {
     const low = values.lower === null ? "−∞" : digits(values.lower);
     return `${percent(model)} interval: ${withUnit(`${low} to ${digits(values.upper)}`, unit)}`;
   }
   const set = setText(values.set);
-  if (model.task === "multiclass") {
-    const chances = Object.entries(values).filter(([column]) => column.startsWith("probability_"))
-      .map(([column, value]) => `${column.slice("probability_".length)} ${digits(value)}`);
+  const chances = Object.entries(values).filter(([column]) => column.startsWith("probability_"))
+    .map(([column, value]) => `${column.slice("probability_".length)} ${digits(value)}`);
+  if (chances.length > 1) {
     return `${likeliest}Probabilities: ${chances.join(", ")}. Prediction set for ${percent(model)} coverage: ${set}`;
   }
   return `${likeliest}Probability of ${eventOf(values)}: ${digits(values[probabilityOf(values)])}. Prediction set for ${percent(model)} coverage: ${set}`;
@@ -65,7 +65,7 @@ function domainFlag({inside, similarity, threshold}) {
 function predictionCard(model, answer) {
   const card = make("article", {class: "card"},
     make("h3", {}, `${model.name}: ${answer.target}`),
-    make("p", {class: "value"}, predictedText(model, answer),
+    make("p", {class: "value"}, predictedText(answer),
       answer.unit ? make("span", {class: "unit"}, ` ${answer.unit}`) : null),
     make("p", {}, certainty(model, answer)), ...warningsOf(model));
   if (answer.domain) card.append(domainFlag(answer.domain));

@@ -21,10 +21,10 @@ export async function lookUp(models) {
   }
   const answers = await Promise.allSettled(models.map((model) => post("/node", {name, model: model.name})));
   showAnswers(models, answers, byId("nodes"), status, nodeCard,
-    (model, answer) => `${model.name} predicts ${headline(model, answer.values)} for ${name}.`);
+    (model, answer) => `${model.name} predicts ${headline(answer.values)} for ${name}.`);
 }
 
-const headline = (model, {prediction, set}) => (model.task === "regression" ? digits(prediction) : classText(prediction, set));
+const headline = ({prediction, set}) => (set === undefined ? digits(prediction) : classText(prediction, set));
 
 function nodeCard(model, answer) {
   const {values, neighbours} = answer;
@@ -35,8 +35,8 @@ function nodeCard(model, answer) {
   const address = (dark) => `/node/picture?${new URLSearchParams({name: answer.name, model: model.name, dark})}`;
   return make("article", {class: "card"},
     make("h3", {}, `${model.name}: ${answer.name}`),
-    make("p", {class: "value"}, headline(model, values)),
-    make("p", {}, model.task === "regression"
+    make("p", {class: "value"}, headline(values)),
+    make("p", {}, values.set === undefined
       ? `${percent(model)} interval: ${values.lower === null ? "−∞" : digits(values.lower)} to ${digits(values.upper)}`
       : `Most probable class: ${values.prediction}. Prediction set for ${percent(model)} coverage: ${setText(values.set)}`),
     ...warningsOf(model),
