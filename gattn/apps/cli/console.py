@@ -13,13 +13,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
 
 from gattn.apps.run.text import count_of, plural, without_temporary

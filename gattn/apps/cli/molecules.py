@@ -12,14 +12,7 @@ import typer
 from typer import Argument, Option
 
 from gattn.apps.cli.compare import add_compare
-from gattn.apps.cli.console import (
-    quoted,
-    say,
-    show_metrics,
-    show_repeats,
-    show_rows,
-    watched,
-)
+from gattn.apps.cli.console import quoted, say, show_metrics, show_repeats, show_rows, watched
 from gattn.apps.cli.help import CommandGroup
 from gattn.apps.cli.inputs import check_run_inputs, check_table_inputs, check_training_inputs
 from gattn.apps.cli.options import ConfigFile, Run, read_molecules, read_stdin, with_settings

@@ -23,14 +23,7 @@ from gattn.apps.molecules.runs.predict import (
 from gattn.apps.run.model_io import coverage_of
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.paths import fault_of, run_paths
-from gattn.apps.serve.schemas import (
-    Atom,
-    Domain,
-    ExplainAnswer,
-    Faithfulness,
-    Neighbour,
-    Pictures,
-)
+from gattn.apps.serve.schemas import Atom, Domain, ExplainAnswer, Faithfulness, Neighbour, Pictures
 from gattn.apps.serve.served import ServedRun, json_value
 from gattn.apps.tables.numbers import NumberFormat
 from gattn.draw import DRAWN_ATOMS, draw_molecule

@@ -16,11 +16,7 @@ from gattn.apps.fitting.settings import read_toml
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.estimators import NodeClassifier, NodeEstimator, attention_network
 from gattn.apps.nodes.runs.config import NodeRunSettings
-from gattn.apps.nodes.runs.predict import (
-    load_estimator,
-    prediction_rows,
-    read_graph,
-)
+from gattn.apps.nodes.runs.predict import load_estimator, prediction_rows, read_graph
 from gattn.apps.nodes.runs.splits import data_hash
 from gattn.apps.nodes.sampled.predictor import SampledPredictor
 from gattn.apps.nodes.typed.predictor import node_titles

@@ -8,10 +8,7 @@ import torch
 
 from gattn.apps.molecules import MoleculeRegressor
 from gattn.apps.molecules.loading import load_model
-from gattn.apps.molecules.target_transform import (
-    TargetTransform,
-    check_domain,
-)
+from gattn.apps.molecules.target_transform import TargetTransform, check_domain
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 31) for end in ("O", "N", "C(=O)O")]
 LOGS = np.array([0.2 * n - 2 + 0.3 * i for n in range(1, 31) for i in range(3)])

@@ -8,11 +8,7 @@ from gattn.apps.fitting.full_batch import FullBatch, FullBatchSettings, fit_full
 from gattn.apps.fitting.losses import squared_error
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.reading import read_graph
-from gattn.apps.nodes.runs.train import (
-    Trainer,
-    plan_trials,
-    run_trials,
-)
+from gattn.apps.nodes.runs.train import Trainer, plan_trials, run_trials
 from gattn.apps.nodes.splits import per_class_split, random_node_split
 from gattn.apps.nodes.stack.propagation import Neighbours, propagate
 from tests.apps.nodes.networks import class_network

@@ -16,13 +16,7 @@ from torch import Tensor
 
 from gattn.apps.fitting.tasks import Task
 from gattn.apps.nodes.attributed import AttributedGraph
-from gattn.apps.nodes.estimators import (
-    AnyPredictor,
-    NodeClassifier,
-    NodeEstimator,
-    NodeRegressor,
-    attention_network,
-)
+from gattn.apps.nodes.estimators import AnyPredictor, attention_network
 from gattn.apps.nodes.features import EncodedGraph
 from gattn.apps.nodes.stack.blocks import as_matrix
 from gattn.apps.nodes.stack.propagation import Neighbours, propagate
@@ -204,7 +198,7 @@ def is_noise(
 
 
 def measure_intervals(
-    estimator: NodeEstimator, y: Tensor, predicted: Tensor, coverage: float
+    estimator: Any, y: Tensor, predicted: Tensor, coverage: float
 ) -> dict[str, float]:
     """Measure how often prediction intervals, or sets of classes, contain the true value.
 
@@ -218,11 +212,9 @@ def measure_intervals(
         The result of :func:`gattn.apps.run.measure.interval_metrics`, or of ``set_metrics`` for
         classes.
     """
-    if isinstance(estimator, NodeRegressor):
+    if not estimator.task.is_class:
         lower, upper = estimator.intervals(predicted, coverage)
         return common.interval_metrics(y[:, None], lower, upper, coverage)
-    if isinstance(estimator, NodeClassifier):
-        sets = estimator.sets(predicted, coverage)[:, None]
-        always = estimator.calibrator_.in_every_set(coverage)
-        return common.set_metrics(y[:, None], sets, coverage, in_every_set=always)
-    raise TypeError(f"{type(estimator).__name__} has neither intervals nor sets")
+    sets = estimator.sets(predicted, coverage)[:, None]
+    always = estimator.calibrator_.in_every_set(coverage)
+    return common.set_metrics(y[:, None], sets, coverage, in_every_set=always)

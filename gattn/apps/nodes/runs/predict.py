@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,13 +13,7 @@ from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.edges import merged_edges_note
-from gattn.apps.nodes.estimators import (
-    ESTIMATORS,
-    NodeClassifier,
-    NodeEstimator,
-    NodeRegressor,
-    attention_network,
-)
+from gattn.apps.nodes.estimators import ESTIMATORS, NodeClassifier, NodeEstimator, attention_network
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.nodes.sampled.predictor import SampledPredictor
 from gattn.apps.run.model_io import coverage_of, read_card, read_model
@@ -174,14 +169,12 @@ def prediction_rows(
         yield [*first, *row]
 
 
-def _cells(
-    estimator: NodeEstimator, predicted: Tensor, coverage: float
-) -> Iterator[Sequence[object]]:
-    if isinstance(estimator, NodeClassifier):
+def _cells(estimator: Any, predicted: Tensor, coverage: float) -> Iterator[Sequence[object]]:
+    if estimator.task.is_class:
         kinds, sets = estimator.classes_.tolist(), estimator.sets(predicted, coverage).tolist()
         for best, row, is_in in zip(predicted.argmax(1).tolist(), predicted.tolist(), sets):
             possible = "|".join(str(kind) for kind, chosen in zip(kinds, is_in) if chosen)
             yield [kinds[best], possible, *(f"{probability:.6g}" for probability in row)]
-    elif isinstance(estimator, NodeRegressor):
+    else:
         low, high = estimator.intervals(predicted, coverage)
         yield from zip(predicted[:, 0].tolist(), low[:, 0].tolist(), high[:, 0].tolist())
