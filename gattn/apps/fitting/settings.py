@@ -465,6 +465,7 @@ TaskChoice: TypeAlias = Annotated[
         "With auto, the type is inferred from the labels."
     ),
 ]
+TargetsTask: TypeAlias = Literal["auto", "regression", "classification", "multiclass"]
 Coverage: TypeAlias = Annotated[
     float,
     Meta(

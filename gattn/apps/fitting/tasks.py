@@ -5,10 +5,9 @@ class of each target, [..., O]. The numbers of classes of the targets, which sum
 ``counts``; they are () for the other types.
 
 A new type of labels, such as counts, needs a subclass of :class:`Task` and its entry in
-:data:`TASKS`, and in :data:`SINGLE_TARGET_TASKS` if models of nodes have such labels; an estimator
-with this task in ``molecules/smiles_estimator.py`` and in ``nodes/estimators.py``; and a value of
-the settings that select it, in ``molecules/settings.py``, ``molecules/runs/config.py`` and
-``fitting/settings.py``.
+:data:`TASKS`, and in :data:`SINGLE_TARGET_TASKS` if models of nodes have such labels; its name in
+``fitting/settings.py``; and an estimator with this task and its entry in the table of estimators in
+``molecules/estimators.py`` and in ``nodes/estimators.py``.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting import losses, metrics
+from gattn.apps.fitting.conformal import IntervalCalibrator, LabelSetCalibrator
 from gattn.apps.fitting.scaling import moments
 from gattn.apps.fitting.types import Loss
 
@@ -42,6 +42,7 @@ class Task(ABC):
         pooled: the values of components that the weights of a stack multiply.
         metrics: names of the metrics of a target.
         most_classes: maximum number of classes of a target.
+        calibrator: class of the calibration of the intervals or sets.
     """
 
     name: ClassVar[str]
@@ -51,6 +52,7 @@ class Task(ABC):
     pooled: ClassVar[str] = "log probabilities"
     metrics: ClassVar[tuple[str, ...]]
     most_classes: ClassVar[int] = 2
+    calibrator: ClassVar[type[IntervalCalibrator | LabelSetCalibrator]] = LabelSetCalibrator
 
     def __str__(self) -> str:
         return self.name
@@ -67,13 +69,17 @@ class Task(ABC):
         :func:`gattn.apps.fitting.losses.regression_loss`; only the loss of numbers depends on them.
         """
 
-    @abstractmethod
     def link(self, outputs: Tensor, counts: Counts = ()) -> Tensor:
-        """Convert outputs [..., O], in the unit of the labels, to predictions."""
+        """Convert outputs [..., O], in the unit of the labels, to predictions. Numbers are
+        unchanged.
+        """
+        return outputs
 
-    @abstractmethod
     def clip(self, means: Tensor, counts: Counts = ()) -> Tensor:
-        """Convert means [..., O] of labels by a model that reads them as numbers to predictions."""
+        """Convert means [..., O] of labels by a model that reads them as numbers to predictions.
+        Numbers are unchanged.
+        """
+        return means
 
     def outputs_of(self, y: Tensor, counts: Counts = ()) -> Tensor:
         """Convert labels [k, t] to the form of the outputs, [k, O]."""
@@ -112,7 +118,7 @@ class Regression(Task):
     """Numbers, predicted with their intervals."""
 
     name, is_class, label = "regression", False, "a number"
-    regions, pooled = "intervals", "predictions"
+    regions, pooled, calibrator = "intervals", "predictions", IntervalCalibrator
     metrics = ("rmse", "mae", "r2")
 
     def scaling(self, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,14 +128,6 @@ class Regression(Task):
     def loss(self, counts: Counts = (), **options: Any) -> Loss:
         """Return the squared or the absolute error."""
         return losses.regression_loss(**options)
-
-    def link(self, outputs: Tensor, counts: Counts = ()) -> Tensor:
-        """Return the outputs."""
-        return outputs
-
-    def clip(self, means: Tensor, counts: Counts = ()) -> Tensor:
-        """Return the means."""
-        return means
 
     def measure(self, y: Tensor, predicted: Tensor) -> dict[str, float]:
         """Compute the result of :func:`gattn.apps.fitting.metrics.regression_metrics`."""
@@ -230,9 +228,8 @@ class Multiclass(Task):
         for name, kinds, column in zip(names, classes, y.T):
             title = f"{name!r}: " if len(names) > 1 else ""
             labels = column[column.isfinite()].long()
-            for metric, reason in metrics.undefined_class_metrics(
-                labels, self.metrics, kinds
-            ).items():
+            lost = metrics.undefined_class_metrics(labels, self.metrics, kinds)
+            for metric, reason in lost.items():
                 before = reasons.get(metric)
                 reasons[metric] = f"{before}; " * bool(before) + title + reason
         return reasons
@@ -260,11 +257,9 @@ class ClassIndices(Multiclass):
 
 REGRESSION, CLASSIFICATION, MULTICLASS = Regression(), Classification(), Multiclass()
 CLASS_INDICES = ClassIndices()
-TASKS: dict[str, Task] = {
-    str(task): task for task in (REGRESSION, CLASSIFICATION, MULTICLASS)
-}  # fmt: skip
+TASKS: dict[str, Task] = {str(t): t for t in (REGRESSION, CLASSIFICATION, MULTICLASS)}
 """Types of labels by name."""
-SINGLE_TARGET_TASKS: dict[str, Task] = {str(task): task for task in (REGRESSION, CLASS_INDICES)}
+SINGLE_TARGET_TASKS: dict[str, Task] = {str(t): t for t in (REGRESSION, CLASS_INDICES)}
 """Types of labels of a model with a single target, by name."""
 
 

@@ -574,15 +574,9 @@ class MoleculeRegressor(RegressorMixin, NumberLabels, MoleculeEstimator):
         """Number of validation labels of each target, which calibrate its intervals."""
         return [len(scores) for scores in self.calibrator_.scores]
 
-    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        self.calibrator_ = IntervalCalibrator.from_state(state["calibration"])
-
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
         mean, std = self._transformed(prediction)
         self.calibrator_ = IntervalCalibrator.fit(self.predictor_.transform(y), mean, std)
-
-    def _labels_state(self) -> dict[str, Any]:
-        return {"calibration": self.calibrator_.state()}
 
 
 class MoleculeClassifier(ClassifierMixin, ClassLabels, MoleculeEstimator):
@@ -720,13 +714,13 @@ class MoleculeClassifier(ClassifierMixin, ClassLabels, MoleculeEstimator):
             sets[readable, i, chance[readable].argmax(1)] = True
         return sets
 
-    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        super()._load_labels_state(state)
-        self.calibrator_ = LabelSetCalibrator.from_state(state["calibration"])
-
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
         chances = [each.clamp(0, 1) for each in self.probabilities(prediction.mean)]
         self.calibrator_ = LabelSetCalibrator.fit(y, chances)
 
-    def _labels_state(self) -> dict[str, Any]:
-        return super()._labels_state() | {"calibration": self.calibrator_.state()}
+
+ESTIMATORS: dict[str, type[MoleculeEstimator]] = {
+    "regression": MoleculeRegressor, "classification": MoleculeClassifier,
+    "multiclass": MoleculeClassifier,
+}  # fmt: skip
+"""Estimators by the name of their task."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from gattn.apps.fitting.tasks import REGRESSION, TASKS, Task
 from gattn.apps.molecules.descriptor_columns import DescriptorColumns
-from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+from gattn.apps.molecules.estimators import ESTIMATORS
 from gattn.apps.molecules.pretrained import resolve
 from gattn.apps.molecules.smiles_estimator import SmilesEstimator
 from gattn.apps.run.model_io import Json, RunError, coverage_of, read_model
@@ -89,7 +89,7 @@ def estimator_kind(task: Task, level: str) -> type[SmilesEstimator]:
     is not empty.
     """
     if not level:
-        return MoleculeClassifier if task.is_class else MoleculeRegressor
+        return ESTIMATORS[str(task)]
     from gattn.apps.molecules.atoms.estimators import AtomClassifier, AtomRegressor
 
     return AtomClassifier if task.is_class else AtomRegressor

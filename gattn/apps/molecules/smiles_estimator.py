@@ -316,9 +316,11 @@ class ClassLabels(SmilesEstimator):
         return torch.stack(chosen, 1).numpy()
 
     def _labels_state(self) -> dict[str, Any]:
-        return {"classes": [kinds.tolist() for kinds in self.classes_by_target]}
+        classes = [kinds.tolist() for kinds in self.classes_by_target]
+        return super()._labels_state() | {"classes": classes}
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
+        super()._load_labels_state(state)
         classes = list(map(np.array, state["classes"]))
         self.classes_ = classes[0] if self.single_target_ else classes
 

@@ -542,11 +542,11 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         self.calibrator_ = LabelSetCalibrator.fit(y, [output])
 
     def _labels_state(self) -> dict[str, Any]:
-        return {"classes": self.classes_.tolist(), "calibration": self.calibrator_.state()}
+        return super()._labels_state() | {"classes": self.classes_.tolist()}
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
+        super()._load_labels_state(state)
         self.classes_ = np.array(state["classes"])
-        self.calibrator_ = LabelSetCalibrator.from_state(state["calibration"])
 
 
 class NodeRegressor(RegressorMixin, NodeEstimator):
@@ -628,12 +628,6 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
 
     def _calibrate(self, y: Tensor, output: Tensor) -> None:
         self.calibrator_ = IntervalCalibrator.fit(y, output, torch.ones_like(output))
-
-    def _labels_state(self) -> dict[str, Any]:
-        return {"calibration": self.calibrator_.state()}
-
-    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        self.calibrator_ = IntervalCalibrator.from_state(state["calibration"])
 
 
 ESTIMATORS: dict[str, type[NodeEstimator]] = {

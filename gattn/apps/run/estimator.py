@@ -32,12 +32,14 @@ class SerializableEstimator(BaseEstimator, ABC):
         task: the type of the labels.
         item: plural noun of the labelled items, for example "molecules".
         predictor_: the fitted model.
+        calibrator_: the calibration of its intervals or sets of classes; some models have none.
         threads: number of threads inside an operator; 0 chooses it by the size of the input.
     """
 
     task: ClassVar[Task]
     item: ClassVar[str]
     predictor_: Any
+    calibrator_: Any
     threads: int
     _parameters: ClassVar[type]
     _predictor_kind: ClassVar[Any]
@@ -152,7 +154,8 @@ class SerializableEstimator(BaseEstimator, ABC):
 
     def _labels_state(self) -> dict[str, Any]:
         """Return the classes and the calibration as JSON values."""
-        return {}
+        has_calibrator = hasattr(self, "calibrator_")
+        return {"calibration": self.calibrator_.state()} if has_calibrator else {}
 
     def _extra_tensors(self) -> dict[str, Tensor]:
         """Return additional tensors to save that are not part of the predictor."""
@@ -164,6 +167,8 @@ class SerializableEstimator(BaseEstimator, ABC):
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
         """Restore the classes of the labels and the calibration from JSON values."""
+        if "calibration" in state:
+            self.calibrator_ = self.task.calibrator.from_state(state["calibration"])
 
     @classmethod
     def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:

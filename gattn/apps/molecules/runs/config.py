@@ -13,6 +13,7 @@ from gattn.apps.fitting.settings import (
     Coverage,
     Settings,
     SettingsError,
+    TargetsTask,
     Threads,
     document,
     read_toml,
@@ -147,7 +148,7 @@ class RunSettings(NumberSettings):
     """Name of a column of weights above 0. A larger weight makes a row count more in the training.
     Use a weight below 1 for uncertain values. The metrics of the report are not weighted.
     """
-    task: Literal["auto", "regression", "classification", "multiclass"] = "auto"
+    task: TargetsTask = "auto"
     """Type of the labels: regression for numbers, classification for two classes, multiclass for
     more than two classes. With auto, labels that are only 0 and 1, or two texts, are two classes,
     and three to twenty texts that each occur at least twice are several classes. All other labels
