@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 PREFIXES = ("networks.", "gp.", "forest.", "environments.")
 """Beginnings of the names of the tensors of the components."""
+LEVEL_ROWS = 100.0
+"""Strength of the prior that errors with and without the network have the same level, as a number
+of validation molecules. They select the epoch of the network, so its errors are too small there.
+"""
 Self = TypeVar("Self", bound="NetworkPredictor")
 
 
@@ -264,7 +268,7 @@ def calibrate(
     components: Components, val: MoleculeInputs, y_val: Tensor, members: Tensor, *,
     similarities: Tensor, kernel_index: Tensor, group: Tensor, folds: Tensor,
     by_part: tuple[Tensor, Tensor], evidence: stacking.Evidence | None,
-) -> tuple[Tensor, Tensor, Tensor, Prediction]:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor, Prediction, Tensor]:  # fmt: skip
     """Fit the weights of the components, and the coefficients of the error variance.
 
     The prediction of a validation molecule uses weights and coefficients that are fitted to the
@@ -290,6 +294,8 @@ def calibrate(
         - the number [t] float64 that is added to the probability of each class; 0 for regression
         - cross-fitted predictions of the validation part, on the scale on which the model is
           trained
+        - for regression the labels, means and standard deviations [3, n, t] of training molecules
+          by components that were not trained on them
     """
     is_class = components.task.is_class
     # The trees that were trained on the validation part must not be used to fit the coefficients of
@@ -297,18 +303,32 @@ def calibrate(
     forest_few = forest_all = torch.zeros_like(y_val)
     if evidence is not None and evidence.forest_val is not None:
         forest_few, forest_all = evidence.forest_val.mean, evidence.forest_all
-    count = int(folds.max()) + 1
-    left_out = [(torch.empty(0), torch.zeros_like(y_val))] * (1 + count)
+    left_out = torch.empty(0), torch.zeros_like(y_val)
     if components.kernel is not None:
-        left_out = _leave_out(components, val, kernel_index, group, folds)
+        left_out = _leave_out(components.kernel, val, kernel_index, group)
     prior = 0.0 if evidence is None else stacking.network_prior(similarities, len(evidence.y))
+    # The validation part alone has too few errors, so training molecules are added.
+    y = kernel = variance = forest = y_val[:0]
+    if evidence is not None and not is_class:
+        y, kernel, variance = evidence.y, evidence.kernel, evidence.kernel_variance
+        forest = kernel if evidence.forest is None else evidence.forest.mean
 
-    def fit(pair: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def without_network(kernel: Tensor, variance: Tensor, forest: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the means and the inputs of the error if the Gaussian process replaces the
+        networks, which were trained on all training molecules.
+        """
+        networks = kernel.expand(len(members), -1, -1)
+        means = components.means(networks, kernel, forest)
+        return means, components.error_inputs(means, networks, variance)
+
+    inner, inner_sources = without_network(kernel, variance, forest)
+
+    def fit(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Fit the weights of the components, and the coefficients of the error variance or the
         calibration of the classes, to the molecules at ``rows``.
         """
-        means = components.means(members, pair[0], forest_few)
-        sources = components.error_inputs(means, members, pair[1])
+        means = components.means(members, left_out[0], forest_few)
+        sources = components.error_inputs(means, members, left_out[1])
         weights = y_val.new_ones(1, y_val.shape[1]).double()
         if evidence is not None:
             weights = stacking.part_weights(
@@ -322,19 +342,20 @@ def calibrate(
             )  # fmt: skip
             return factor * weights, torch.ones(0), offset
         errors = y_val[rows] - stacking.combine(means[:, rows], weights)
-        return (
-            weights,
-            stacking.fit_spread(sources[:, rows], errors, by_part[1][rows]),
-            y_val.new_zeros(1).double(),
+        spread = stacking.fit_spread(
+            torch.cat([sources[:, rows], inner_sources], 1),
+            torch.cat([errors, y - stacking.combine(inner, weights)]),
+            torch.cat([by_part[1][rows], by_part[0][: len(y)]]),
         )
+        return weights, spread, y_val.new_zeros(1).double()
 
-    chosen = fit(left_out[0], torch.ones(len(y_val), dtype=torch.bool))
-    means = components.means(members, left_out[0][0], forest_all)
-    sources = components.error_inputs(means, members, left_out[0][1])
+    chosen = fit(torch.ones(len(y_val), dtype=torch.bool))
+    means = components.means(members, left_out[0], forest_all)
+    sources = components.error_inputs(means, members, left_out[1])
     mean, std = stacking.combine(means, chosen[0]) + chosen[2], disagreement(means, members)
-    for fold, pair in zip(range(count), left_out[1:], strict=True):
+    for fold in range(int(folds.max()) + 1):
         inside = folds == fold
-        weights, coefficients, offset = fit(pair, ~inside) if not inside.all() else chosen
+        weights, coefficients, offset = fit(~inside) if not inside.all() else chosen
         mean[inside] = stacking.combine(means[:, inside], weights) + offset
         if not is_class:
             measured = y_val[~inside].isfinite().any(0)
@@ -342,32 +363,30 @@ def calibrate(
             std[inside] = stacking.predicted_std(sources[:, inside], coefficients)
     named = dict(zip(components.names, means))
     validation = Prediction(mean, std, named, members, similarities)
-    return *chosen, validation
+    calibration = y_val.new_empty(3, 0, y_val.shape[1])
+    if evidence is not None and not is_class:
+        means, sources = without_network(*left_out, forest_all)
+        others = y_val - stacking.combine(means, chosen[0])
+        others /= stacking.predicted_std(sources, chosen[1])
+        level = (others.square().nansum(0) + LEVEL_ROWS) / (
+            ((y_val - mean) / std).square().nansum(0) + LEVEL_ROWS
+        )
+        means = stacking.combine(inner, chosen[0])
+        std = stacking.predicted_std(inner_sources, chosen[1]) * level.sqrt()
+        calibration = torch.stack([y.where(means.isfinite(), torch.nan), means, std])
+    return *chosen, validation, calibration
 
 
 def _leave_out(
-    components: Components, val: MoleculeInputs, kernel_index: Tensor, group: Tensor, folds: Tensor
-) -> list[tuple[Tensor, Tensor]]:
-    """Predict validation molecules with Gaussian processes that were not trained on them.
-
-    Returns:
-        Pairs of means and variances [m, t]. In the first pair, the model of a molecule was
-        trained without its group; in the next pairs, also without one fold each.
+    kernel: GaussianProcess, val: MoleculeInputs, kernel_index: Tensor, group: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the means and variances [m, t] of validation molecules by Gaussian processes that were
+    not trained on the group of a molecule.
     """
-    kernel = components.kernel
-    assert kernel is not None
     rows = len(kernel.counts) - len(kernel_index) + torch.arange(len(kernel_index))
-    left_out = kernel.leave_out(rows, group[kernel_index], folds[kernel_index])
-    plain = kernel.predict(val)
-    # If a fold contains no training molecule of the Gaussian process, its molecules are
-    # predicted by the complete Gaussian process.
-    left_out += left_out[:1] * (int(folds.max()) + 2 - len(left_out))
-    pairs = []
-    for pair in left_out:
-        full = tuple(each.clone() for each in plain)
-        for each, out in zip(full, pair):
-            # A row without a label was not used to fit the Gaussian process, so no model
-            # without its fold is needed.
-            each[kernel_index] = torch.where(out.isfinite(), out, each[kernel_index])
-        pairs.append(full)
-    return pairs
+    left_out = kernel.leave_out(group[kernel_index], rows)
+    full = kernel.predict(val)
+    for each, out in zip(full, left_out):
+        # A row without a label was not used to fit the Gaussian process.
+        each[kernel_index] = torch.where(out.isfinite(), out, each[kernel_index])
+    return full

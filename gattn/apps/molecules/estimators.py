@@ -575,8 +575,9 @@ class MoleculeRegressor(RegressorMixin, NumberLabels, MoleculeEstimator):
         return [len(scores) for scores in self.calibrator_.scores]
 
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
-        mean, std = self._transformed(prediction)
-        self.calibrator_ = IntervalCalibrator.fit(self.predictor_.transform(y), mean, std)
+        validation = torch.stack([self.predictor_.transform(y), *self._transformed(prediction)])
+        rows = torch.cat([validation, self.predictor_.left_out], 1)
+        self.calibrator_ = IntervalCalibrator.fit(*rows)
 
 
 class MoleculeClassifier(ClassifierMixin, ClassLabels, MoleculeEstimator):

@@ -433,8 +433,8 @@ class GaussianProcess:
         return GaussianProcess(tensors | joined, variance=self._variance)
 
     def leave_out(
-        self, rows: Tensor, groups: Tensor, folds: Tensor, selection: Tensor | None = None
-    ) -> list[tuple[Tensor, Tensor]]:
+        self, groups: Tensor, rows: Tensor | None = None, selection: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         r"""Predict each training molecule with a model that was trained without the molecule's
         group.
 
@@ -448,24 +448,20 @@ class GaussianProcess:
         so the kernel equation does not have to be solved again.
 
         Args:
-            rows: [k] int64, ascending indices among the training molecules.
             groups: [k] int64, the group of each: rows of one molecule belong to one group.
-            folds: [k] int64, the fold of each; a group lies in one fold.
+            rows: [k] int64, ascending indices among the training molecules; None for all.
             selection: [k, t] bool, the targets to predict for each; None for all.
 
         Returns:
-            Pairs of float64 tensors [k, t]: means in the targets' units, and variances of a
-            measurement. The first pair is computed by the equations above. It is followed by one
-            pair for each fold of 0..max(folds), predicted by models that were trained neither on
-            the row's group nor on that fold, with NaN for the rows of the fold. All pairs have
-            NaN where a row has no label of a target, or is not selected.
+            Means [k, t] float64 in the targets' units, and variances [k, t] of a measurement; NaN
+            where a row has no label of a target, or is not selected.
 
         Reference: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006),
         section 5.4.2.
         """
         y = self._tensors["y"]
-        excluded = [folds == fold for fold in range(int(folds.max()) + 1 if len(folds) else 0)]
-        predictions = torch.full((1 + len(excluded), 2, len(rows), y.shape[1]), torch.nan).double()
+        rows = torch.arange(len(groups)) if rows is None else rows
+        predictions = torch.full((2, len(rows), y.shape[1]), torch.nan).double()
         factors = []
         for target, factor in enumerate(self._solve()):
             factors.append(factor if self._variance else replace(factor, lower=None))
@@ -477,37 +473,20 @@ class GaussianProcess:
             unit = torch.zeros(len(factor.rows), len(places), dtype=torch.float64)
             unit[places, torch.arange(len(places))] = 1
             half = torch.linalg.solve_triangular(factor.lower, unit, upper=False)
-            inverse, weight, group = half.t() @ half, factor.weight[places], groups[labelled]
-            expected = y[rows, target][labelled]
-            for number, fold in enumerate([torch.zeros_like(labelled), *excluded]):
-                out, rest = fold[labelled].nonzero().flatten(), ~fold[labelled]
-                # The Schur complement gives the inverse and K^-1 y without the rows of the fold.
-                solved = torch.linalg.solve(inverse[out][:, out], inverse[out][:, rest])
-                residual, variance = _residuals(
-                    inverse[rest][:, rest] - inverse[rest][:, out] @ solved,
-                    weight[rest] - solved.t() @ weight[out],
-                    group[rest],
-                )
-                places_of_rest = labelled.nonzero().flatten()[rest]
-                predictions[number, 0, places_of_rest, target] = expected[rest] - residual
-                predictions[number, 1, places_of_rest, target] = variance
+            residual, variance = _residuals(
+                half.t() @ half, factor.weight[places], groups[labelled]
+            )
+            predictions[0, labelled, target] = y[rows, target][labelled] - residual
+            predictions[1, labelled, target] = variance
         # The method predict uses these factors of the kernel matrix later.
         self._factors = factors
-        return [self._in_units(mean, variance) for mean, variance in predictions]
-
-    def left_out(self, groups: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the means and variances [n, t] of :meth:`leave_out` for all training molecules.
-        ``groups`` [n] is the group of each molecule.
-        """
-        rows = torch.arange(len(groups))
-        ((mean, variance),) = self.leave_out(rows, groups, torch.full_like(groups, -1))
-        return mean, variance
+        return self._in_units(*predictions)
 
     def left_out_errors(self, groups: Tensor) -> Tensor:
-        """Return the errors of the means of :meth:`left_out`, divided by their standard deviations:
-        [n, t].
+        """Return the errors of :meth:`leave_out` for all training molecules, divided by their
+        standard deviations: [n, t]. ``groups`` [n] is the group of each molecule.
         """
-        mean, variance = self.left_out(groups)
+        mean, variance = self.leave_out(groups)
         labels, _ = self._in_units(self._tensors["y"], torch.zeros(1))
         return (labels - mean) / variance.sqrt()
 

@@ -59,11 +59,11 @@ def _fit_others(
     )  # fmt: skip
     if settings.model != "stacked":
         return kernel, None, None
-    inner, outer = stacking.left_out_of_kernel(kernel, seed, groups[0], val.inputs)
+    kernels = stacking.left_out_of_kernel(kernel, seed, groups[0], val.inputs)
     first, rest = slice(0, len(train.inputs)), slice(len(train.inputs), None)
     if not forest:
         none = torch.empty(0)
-        return kernel, None, stacking.Evidence(inner, outer, None, None, none, train.y, *groups)
+        return kernel, None, stacking.Evidence(*kernels, None, None, none, train.y, *groups)
     trees, (few, all_trees) = Forest.fit(
         train.inputs, val.inputs, torch.cat([train.y, val.y]), trees=settings.trees, seed=seed,
         groups=torch.cat(groups), weights=torch.cat([train.weights, val.weights]), check=check,
@@ -71,7 +71,7 @@ def _fit_others(
     # No tree was trained on a missing label, so all trees may be used for its molecule.
     unlabelled = trees.predict(val.inputs)
     few_val, all_val = (each[rest].filled(unlabelled) for each in (few, all_trees))
-    evidence = stacking.Evidence(inner, outer, few[first], few_val, all_val.mean, train.y, *groups)
+    evidence = stacking.Evidence(*kernels, few[first], few_val, all_val.mean, train.y, *groups)
     return kernel, trees, evidence
 
 
@@ -137,12 +137,16 @@ class MoleculePredictor(Components):
     Attributes:
         validation: the prediction of each validation molecule by a model that was chosen without
             it; errors and intervals are calibrated by it. Empty after :meth:`from_state`.
+        left_out: labels, means and standard deviations [n, t] of training molecules, by a Gaussian
+            process and trees that were not trained on them, on the scale on which the model is
+            trained; they calibrate intervals, too. Empty after :meth:`from_state`.
         transform: the transform of the targets; see ``target_transform`` of the settings.
     """
 
     def _restore_others(self, tensors: dict[str, Tensor]) -> None:
         super()._restore_others(tensors)
         self.validation = target_transform.empty_prediction(self.targets)
+        self.left_out = torch.empty(3, 0, self.targets)
         self.transform = target_transform.TargetTransform(
             "none" if self.task.is_class else self.settings.target_transform
         )
@@ -300,7 +304,7 @@ class MoleculePredictor(Components):
                 networks, history, val_batches, folds, task, settings, classes, threads=threads
             )
             similarities = predictor._similarity(val.inputs)
-            weights, spread, offset, validation = calibrate(
+            weights, spread, offset, validation, predictor.left_out = calibrate(
                 predictor, val.inputs, val.y, predictor.in_units(raw), similarities=similarities,
                 kernel_index=kernel_index, group=group, folds=folds,
                 by_part=(train.weights, val.weights), evidence=evidence,

@@ -43,7 +43,7 @@ def with_left_out(
     of the Gaussian process is predicted without its labels there.
     """
     texts = also.canonical
-    mean, _ = kernel.left_out(number_groups(texts, len(texts))[kernel.rows])
+    mean, _ = kernel.leave_out(number_groups(texts, len(texts))[kernel.rows])
     row_of = {texts[row]: i for i, row in enumerate(kernel.rows.tolist())}
     described = []
     for part in parts:
@@ -87,6 +87,6 @@ def _squared_errors(part: LabelledMolecules, estimator: Any) -> Tensor:
     rows = min(estimator.kernel_rows, COMPARED_ROWS)
     kernel = GaussianProcess.fit(inputs, y, part.weights, rows=rows, seed=estimator.seed)
     groups = number_groups(part.groups or part.canonical, len(y))
-    mean, _ = kernel.left_out(groups[kernel.rows])
+    mean, _ = kernel.leave_out(groups[kernel.rows])
     squares = (y[kernel.rows] - mean).square() / (y - y.nanmean(0)).square().nanmean(0)
     return squares[squares.isfinite()]

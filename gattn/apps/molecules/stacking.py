@@ -288,6 +288,7 @@ class Evidence:
     Attributes:
         kernel: [n, t], predictions of training molecules by the Gaussian process; NaN for molecules
             that it did not predict.
+        kernel_variance: [n, t], variances of these predictions.
         kernel_val: [m, t].
         forest: [n, t], predictions by the trees that read the training part alone; None if there is
             no forest.
@@ -300,6 +301,7 @@ class Evidence:
     """
 
     kernel: Tensor
+    kernel_variance: Tensor
     kernel_val: Tensor
     forest: OutOfBag | None
     forest_val: OutOfBag | None
@@ -311,7 +313,7 @@ class Evidence:
 
 def left_out_of_kernel(
     kernel: GaussianProcess, seed: int, groups: Tensor, val: MoleculeInputs
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Predict training molecules by Gaussian processes that were fitted without their group, and
     predict other molecules.
 
@@ -322,16 +324,14 @@ def left_out_of_kernel(
         val: m other molecules.
 
     Returns:
-        The means [k, t] of the training molecules in the targets' units, with NaN for the molecules
-        that were not sampled, and the means [m, t] of the other molecules.
+        The means and variances [k, t] of the training molecules in the targets' units, with NaN for
+        the molecules that were not sampled, and the means [m, t] of the other molecules.
     """
     some, chosen = draw_labelled(kernel.labelled, ROWS, seed)
     place = kernel.rows[some]
-    folds = torch.full((len(some),), -1)
-    ((mean, _),) = kernel.leave_out(some, groups[place], folds, chosen)
-    result = torch.full((len(groups), mean.shape[1]), torch.nan, dtype=torch.float64)
-    result[place] = mean
-    return result, kernel.predict(val)[0]
+    result = torch.full((2, len(groups), chosen.shape[1]), torch.nan, dtype=torch.float64)
+    result[:, place] = torch.stack(kernel.leave_out(groups[place], some, chosen))
+    return result[0], result[1], kernel.predict(val)[0]
 
 
 def network_prior(similarities: Tensor, count: int) -> float:

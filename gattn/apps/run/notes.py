@@ -122,9 +122,9 @@ def coverage_note(metrics: Mapping[str, Any], item: str) -> list[str]:
     explains.
 
     Let p be the requested coverage, n the number of labelled test rows and m the number of
-    labelled validation rows, on which the intervals were calibrated. If the rows of both parts come
-    from one distribution, the share of the labels inside has a mean of at least p and a standard
-    error of about :math:`\sqrt{p (1 - p) (1/n + 1/(m + 2))}`: the variance of n draws, and that of
+    labelled rows on which the intervals were calibrated. If the rows of both parts come from one
+    distribution, the share of the labels inside has a mean of at least p and a standard error of
+    about :math:`\sqrt{p (1 - p) (1/n + 1/(m + 2))}`: the variance of n draws, and that of
     the coverage of a calibration on m rows. The sentence is returned if the share is more than
     three standard errors below p.
 
@@ -142,8 +142,8 @@ def coverage_note(metrics: Mapping[str, Any], item: str) -> list[str]:
     ...            "molecules": {"val": 98, "test": 100}}
     >>> coverage_note(metrics, "molecules")  # doctest: +NORMALIZE_WHITESPACE
     ['The intervals contain 2.0% of the labels of the test part instead of 90%, where chance
-    alone gives at least 77% (100 test and 98 validation molecules): the test molecules differ from
-    the validation molecules, and the intervals are too small for them.']
+    alone gives at least 77% (100 test and 98 calibration molecules): the test molecules differ from
+    the calibration molecules, and the intervals are too small for them.']
     >>> coverage_note(metrics | {"intervals": intervals | {"held": 0.85}}, "molecules")
     []
     """
@@ -162,18 +162,18 @@ def coverage_note(metrics: Mapping[str, Any], item: str) -> list[str]:
         return []
     what = TASKS[metrics["task"]].regions
     noun = metrics.get("item", item)
-    rows = f"{test:,} test and {calibration:,} validation {noun}"
+    rows = f"{test:,} test and {calibration:,} calibration {noun}"
     return [
         f"The {what} contain {share:.1%} of the labels of the test part instead of {level:.0%}, "
         f"where chance alone gives at least {least:.0%} ({rows}): the test {noun} differ from the "
-        f"validation {noun}, and the {what} are too small for them."
+        f"calibration {noun}, and the {what} are too small for them."
     ]
 
 
 def infinite_intervals(metrics: Mapping[str, Any], item: str) -> list[str]:
     """Return a sentence for each of the first targets with infinite intervals.
 
-    The intervals of a target are infinite if it has too few validation labels for the coverage.
+    The intervals of a target are infinite if it has too few calibration labels for the coverage.
 
     Args:
         metrics: content of the ``metrics.json`` of a run or an evaluation.
@@ -190,10 +190,7 @@ def infinite_intervals(metrics: Mapping[str, Any], item: str) -> list[str]:
         return []
     coverage = intervals["coverage"]
     if "calibration" in intervals:
-        noun, of, counts = "validation molecule", "with a label of", intervals["calibration"]
-    elif "labels" in metrics:
-        noun, of, labels = "validation label", "of", metrics["labels"]
-        counts = {name: parts["val"] for name, parts in labels.items() if "val" in parts}
+        counts = intervals["calibration"]
     elif intervals.get("mean_width") == math.inf and (count := metrics[item].get("val")):
         return [
             f"{count:,} validation {item} are too few for this coverage, so the intervals are "
@@ -202,8 +199,9 @@ def infinite_intervals(metrics: Mapping[str, Any], item: str) -> list[str]:
     else:
         return []
     lines = [
-        f"{plural(count, noun)} {of} {target!r} {'is' if count == 1 else 'are'} too few for this "
-        f"coverage, so its intervals are infinite{_advice(count)}"
+        f"{plural(count, 'calibration molecule')} with a label of {target!r} "
+        f"{'is' if count == 1 else 'are'} too few for this coverage, so its intervals are "
+        f"infinite{_advice(count)}"
         for target, count in sorted(counts.items(), key=lambda pair: pair[1])
         if count < least_rows(coverage)
     ]

@@ -70,7 +70,7 @@ def test_training_writes_lists_and_a_report(trained, capsys):
         names = ("measured", "prediction", "std", "lower", "upper", "radius")
         lists = [json.loads(row[name]) for name in names]
         assert all(len(each) == count for each in lists)
-    few = "5 validation molecules with a label of 'mass' are too few for this coverage"
+    few = "5 calibration molecules with a label of 'mass' are too few for this coverage"
     show_metrics(metrics, "molecules")
     assert few in " ".join(capsys.readouterr().out.split())
     page = (folder / "run" / "report.html").read_text("utf-8")

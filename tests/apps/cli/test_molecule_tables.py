@@ -124,7 +124,7 @@ def test_a_part_without_labels_of_a_target_is_named(train):
     code, output, folder = train(text, *targets)
     assert code == 0, output
     assert "undefined for 'b' (there is no label)" in _metrics(folder)["undefined"]["test"]["rmse"]
-    assert "2 validation labels of 'c' are too few for this coverage, so its intervals" in output
+    assert "2 calibration molecules with a label of 'c' are too few for this coverage" in output
     assert "--coverage of up to 0.66, they are finite" in output
     assert "of 'a' are too few" not in output
     labels = _metrics(folder)["labels"]

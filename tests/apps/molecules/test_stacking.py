@@ -73,7 +73,7 @@ def test_each_target_has_weights_of_its_own_near_the_common_weights_for_few_labe
     trees = OutOfBag(forest, torch.zeros(400, 3))
     rows, one = torch.arange(400), torch.ones(3)
     nothing, no_trees = y[:0], OutOfBag(forest[:0], forest[:0])
-    evidence = Evidence(kernel, nothing, trees, no_trees, nothing, y, rows, rows[:0])
+    evidence = Evidence(kernel, kernel, nothing, trees, no_trees, nothing, y, rows, rows[:0])
     every = torch.ones(0, dtype=torch.bool)
     weights = torch.ones(400), torch.ones(0)
     arguments = (evidence, nothing, nothing, every, one, 0.0, weights, lambda mean: mean)

@@ -195,9 +195,9 @@ def measure_intervals(
         The result of :func:`gattn.apps.run.measure.interval_metrics`, or of ``set_metrics`` for
         classes; and ``validation_rows``, the number of calibration labels of the target that has
         the fewest. For classes ``least_class_rows`` is this number for the class that has the
-        fewest. For several targets, ``by_target`` contains ``held`` for each of them. For atoms and
-        bonds ``calibration`` contains the number of validation molecules with a label of each
-        target. Empty for classes of atoms and bonds, which have no sets.
+        fewest. For several targets, ``by_target`` contains ``held`` for each of them. For numbers
+        ``calibration`` contains the number of calibration molecules with a label of each target.
+        Empty for classes of atoms and bonds, which have no sets.
     """
     if model.level_ and model.task.is_class:
         return {}
@@ -205,8 +205,7 @@ def measure_intervals(
     if not model.task.is_class:
         low, high = model.intervals(predicted, coverage)
         rows = model.calibration_rows
-        if model.level_:
-            more["calibration"] = dict(zip(model.targets_, rows))
+        more["calibration"] = dict(zip(model.targets_, rows))
 
         def metrics_of(places: list[int]) -> dict[str, Any]:
             lower, upper = low[:, places], high[:, places]
