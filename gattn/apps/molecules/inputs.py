@@ -209,8 +209,9 @@ def align_sides(
         images.append(atoms.get(number, node))
         node += number not in atoms
     if graphs:
-        spare = _hydrogens(graphs[0], len(reactants))
-        for parent, hydrogens in sorted(_hydrogens(graphs[1], len(products)).items()):
+        bonds = [graph.edge_index.t()[::2].tolist() for graph in graphs]
+        spare = added_hydrogens(bonds[0], len(reactants))
+        for parent, hydrogens in added_hydrogens(bonds[1], len(products)).items():
             for _ in hydrogens:
                 pair = spare.get(images[parent], []) if images[parent] < len(reactants) else []
                 images.append(pair.pop(0) if pair else node)
@@ -218,11 +219,18 @@ def align_sides(
     return np.array(images, np.int64)
 
 
-def _hydrogens(graph: MoleculeArrays, atoms: int) -> dict[int, list[int]]:
-    """Return the nodes of the hydrogens that were added to each atom, in ascending order."""
+def added_hydrogens(bonds: Iterable[Sequence[int]], atoms: int) -> dict[int, list[int]]:
+    """Return the nodes of the hydrogens that were added to each atom, both in ascending order.
+
+    Args:
+        bonds: the two nodes of each bond of a graph with added hydrogens.
+        atoms: number of the other nodes, which are the first.
+
+    >>> added_hydrogens([(0, 1), (2, 0), (1, 3), (0, 4)], 2)
+    {0: [2, 4], 1: [3]}
+    """
     hydrogens: dict[int, list[int]] = {}
-    source, target = graph.edge_index
-    for hydrogen, parent in sorted(zip(source.tolist(), target.tolist())):
+    for parent, hydrogen in sorted(sorted(bond) for bond in bonds):
         if hydrogen >= atoms:
             hydrogens.setdefault(parent, []).append(hydrogen)
     return hydrogens

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gattn.apps.molecules.inputs import added_hydrogens
 from gattn.apps.tables.numbers import is_missing
 from gattn.data.molecules.arrays import MoleculeArrays
 from gattn.data.molecules.plain import plain, written_places
@@ -244,11 +245,7 @@ def place_values(count: int, level: str, entries: Entries) -> tuple[np.ndarray, 
 
 def _pair_hydrogens(atoms: np.ndarray, ends: np.ndarray, bonds: np.ndarray, heavy: int) -> None:
     """Assign to each hydrogen of a SMILES the node of a hydrogen at the same atom, in place."""
-    spare: dict[int, list[int]] = {}
-    for one, other in bonds.tolist():
-        parent, hydrogen = min(one, other), max(one, other)
-        if hydrogen >= heavy:
-            spare.setdefault(parent, []).append(hydrogen)
+    spare = added_hydrogens(bonds.tolist(), heavy)
     for one, other in ends.tolist():
         for entry, neighbour in ((one, other), (other, one)):
             free = spare.get(int(atoms[neighbour]), [])
