@@ -27,7 +27,7 @@ from gattn.apps.links.settings import LinkSettings
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.features import FeatureEncoder
 from gattn.apps.nodes.fields import FieldInput, edge_terms, stored_values, whole_graph
-from gattn.apps.nodes.network import make_network
+from gattn.apps.nodes.network import AttentionNetwork
 from gattn.apps.nodes.stack.blocks import Reduction, as_matrix
 from gattn.apps.run.model_io import remove_prefix
 from gattn.apps.runtime.threads import limited_threads
@@ -215,7 +215,8 @@ class LinkNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.width, self.two_sided = settings.width, two_sided
-        self.encoder = make_network(settings, features, settings.width * (1 + two_sided), edge_dim)
+        outputs = settings.width * (1 + two_sided)
+        self.encoder = AttentionNetwork(settings, features, outputs, edge_dim)
         self.log_factor = nn.Parameter(torch.tensor(math.log(FACTOR)))
 
     def embed(self, inputs: FieldInput) -> tuple[Tensor, Tensor]:

@@ -259,16 +259,14 @@ class NamedEnds:
         source: names of the sources.
         destination: names of the destinations.
         attributes: the other columns.
-        decisions: sentences about the choice of the columns.
-        one_kind: see :class:`EndColumns`.
+        choice: the choice of the columns.
     """
 
     columns: tuple[Hashable, Hashable]
     source: _Ends
     destination: _Ends
     attributes: SourceTable
-    decisions: tuple[str, ...]
-    one_kind: bool = True
+    choice: EndColumns
 
     def __len__(self) -> int:
         return len(self.source.codes)
@@ -289,7 +287,7 @@ class NamedEnds:
 
         Equal texts are the same node, but kinds of nodes are often numbered from 0 or 1 each.
         """
-        if self.one_kind:
+        if self.choice.one_kind:
             return
         common = pd.Index(self.source.names).intersection(pd.Index(self.destination.names))
         if len(common) and all(str(name).isdecimal() for name in common):
@@ -429,8 +427,7 @@ def named_ends(
     source, destination = (
         _Ends.of(frame.iloc[:, place]) for place in (choice.source, choice.destination)
     )
-    attributes = edges.columns(choice.rest)
-    return NamedEnds(columns, source, destination, attributes, tuple(choice.notes), choice.one_kind)
+    return NamedEnds(columns, source, destination, edges.columns(choice.rest), choice)
 
 
 def choose_ends(

@@ -111,14 +111,3 @@ def attention_weights(network: nn.Module, inputs: FieldInput) -> list[tuple[Tens
     with record_attention(network) as records:
         network(inputs)
     return [(one.edge_index, one.weights) for one in records if "attn" not in one.module]
-
-
-def make_network(
-    settings: NetworkSettings, features: int, outputs: int, edge_dim: int | None = None
-) -> AttentionNetwork:
-    """Create a network. Its weights are drawn from ``settings.seed``, and torch's global
-    generator is not used.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        return AttentionNetwork(settings, features, outputs, edge_dim)

@@ -16,7 +16,7 @@ from gattn.apps.fitting.types import EpochRecord, History, Loss
 from gattn.apps.nodes import fields
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.features import FeatureEncoder
-from gattn.apps.nodes.network import attention_weights, make_network
+from gattn.apps.nodes.network import AttentionNetwork, attention_weights
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.runtime.threads import limited_threads
 
@@ -70,6 +70,7 @@ class NodePredictor:
 
     schedule: ClassVar[Literal["constant", "one-cycle"]] = "constant"
     threads = 0
+    _network_class: ClassVar[Any] = AttentionNetwork
 
     def __init__(
         self, settings: NodeSettings, task: Task, encoder: FeatureEncoder, outputs: int
@@ -88,7 +89,8 @@ class NodePredictor:
 
     def _make_network(self) -> Any:
         """Create the network with initial weights."""
-        return make_network(self.settings, self.encoder.width, self.outputs, self.encoder.edge_dim)
+        encoder = self.encoder
+        return self._network_class(self.settings, encoder.width, self.outputs, encoder.edge_dim)
 
     @classmethod
     def fit(

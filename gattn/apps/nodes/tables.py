@@ -109,7 +109,7 @@ def graph_of_ends(
         if directed
         else f"join the nodes in columns {first!r} and {second!r}; messages are sent both ways."
     )
-    notes = [*notes, f"Edges {way}", *edges.decisions]
+    notes = [*notes, f"Edges {way}", *edges.choice.notes]
     named = pd.unique(np.concatenate([edges.source.names, edges.destination.names]))
     if nodes is None:
         read = Nodes(list(named), pd.DataFrame(index=range(len(named))))

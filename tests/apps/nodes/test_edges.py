@@ -15,7 +15,7 @@ from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.nodes.edges import EdgeColumns, EdgeEncoder, read_edge_columns
 from gattn.apps.nodes.fields import FieldInput, edge_terms, whole_graph
 from gattn.apps.nodes.files import GraphReading, read_graph_file
-from gattn.apps.nodes.network import make_network
+from gattn.apps.nodes.network import AttentionNetwork
 from gattn.apps.nodes.reading import read_graph
 from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.predict import predict_graph
@@ -114,11 +114,11 @@ def test_an_edge_of_weight_zero_has_no_attention(model):
         assert encoder is not None
         assert graph.edge_inputs is not None
         encoder = msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(encoder))), EdgeEncoder)
-        settings = NodeSettings(model=model, width=8, heads=2)
-        network = make_network(settings, 3, 2, encoder.width).eval()
+        torch.manual_seed(0)
+        network = AttentionNetwork(NodeSettings(model=model, width=8, heads=2), 3, 2, encoder.width)
         field = whole_graph(graph.edge_index, 4, 2)
         x = torch.eye(4)[:, :3]
-        return network(FieldInput(x, field, edge_terms(graph.edge_inputs, field)))
+        return network.eval()(FieldInput(x, field, edge_terms(graph.edge_inputs, field)))
 
     rows = "a,b,2,x\nb,c,2,y\nc,d,2,x\n"
     with_zero = output(rows + "d,a,0,y\n")

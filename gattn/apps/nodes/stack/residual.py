@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -179,11 +179,7 @@ class ResidualPredictor(NodePredictor):
 
     network: ResidualNetwork
     schedule = "one-cycle"
-    _network_class: ClassVar[type[ResidualNetwork]] = ResidualNetwork
-
-    def _make_network(self) -> ResidualNetwork:
-        encoder = self.encoder
-        return self._network_class(self.settings, encoder.width, self.outputs, encoder.edge_dim)
+    _network_class = ResidualNetwork
 
 
 class LabelledPredictor(ResidualPredictor):

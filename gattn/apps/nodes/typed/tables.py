@@ -117,7 +117,7 @@ def typed_graph(
         tables[relation] = table
         left_out += gone
         points = f"Edges point from column {first!r} to column {second!r}."
-        decisions = [points, *named.decisions, *decisions, *loops]
+        decisions = [points, *named.choice.notes, *decisions, *loops]
         notes += [f"Relation {relation}: {note}" for note in decisions]
     way = "follow this direction" if directed else "are sent in both directions"
     notes.append(
