@@ -8,6 +8,7 @@ import torch
 
 pytest.importorskip("matplotlib")
 
+from gattn.apps.fitting.tasks import TASKS
 from gattn.apps.molecules import MoleculeClassifier
 from gattn.apps.molecules.explain import DEFAULT_METHOD, explain
 from gattn.apps.molecules.inputs import featurise
@@ -30,7 +31,7 @@ def fitted(inputs, **settings):
     y = torch.tensor([[float(text.count("C"))] for text in CARBONS], dtype=torch.float64)
     chosen = MoleculeSettings(**{"epochs": 2, "width": 16, "layers": 2, **settings})
     part = FitPart(inputs, y, torch.ones(len(y)))
-    return MoleculePredictor.fit(part, part, "regression", chosen)
+    return MoleculePredictor.fit(part, part, TASKS["regression"], chosen)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from gattn import explain_path
+from gattn.apps.fitting.tasks import TASKS
 from gattn.apps.molecules.explain import _gradients
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.masking import atoms_of
@@ -81,7 +82,7 @@ def attention_model():
     y = torch.tensor([[float(len(text))] for text in CHAINS])
     train, val = (FitPart(inputs[i::4], y[i::4], torch.ones(len(y[i::4]))) for i in (0, 1))
     settings = MoleculeSettings(model="attention", width=16, layers=1, epochs=3)
-    return MoleculePredictor.fit(train, val, "regression", settings)
+    return MoleculePredictor.fit(train, val, TASKS["regression"], settings)
 
 
 def test_restored_network_reads_the_same_columns():

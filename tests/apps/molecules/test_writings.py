@@ -6,6 +6,7 @@ import torch
 from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors
 
+from gattn.apps.fitting.tasks import TASKS
 from gattn.apps.molecules.explain import METHODS, explain
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.predictor import MoleculePredictor
@@ -39,7 +40,7 @@ def model():
     y = torch.tensor([[_target(text)] for text in MOLECULES]).double()
     settings = MoleculeSettings(epochs=6, width=32, layers=3, ensemble=2)
     part = FitPart(inputs, y, torch.ones(len(y)))
-    return MoleculePredictor.fit(part, part, "regression", settings), float(y.std())
+    return MoleculePredictor.fit(part, part, TASKS["regression"], settings), float(y.std())
 
 
 def _target(text):
