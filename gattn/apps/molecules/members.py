@@ -214,6 +214,13 @@ kilobytes per molecule. If there are more, the graphs are unpacked for each batc
 """
 
 
+SIMILAR, MISSING_OF_DIFFERENT = 0.6, 0.8
+"""Mean similarity of validation molecules to the most similar training molecule below which a
+network misses more columns, and the probability that it misses one. Molecules that share few
+environments are otherwise memorised by them.
+"""
+
+
 class MoleculeBatches:
     """Data set of molecules and targets that yields batches to the training loop.
 
@@ -224,6 +231,7 @@ class MoleculeBatches:
             loss; by default both ends are y.
         bounded: whether the loss reads ends instead of y.
         columns: whether the networks also read descriptors and counts of environments.
+        similarity: mean similarity of validation molecules to the most similar of these molecules.
 
     Attributes:
         recorded_outputs: maximum number of validation molecules whose outputs are recorded.
@@ -240,8 +248,10 @@ class MoleculeBatches:
         *,
         bounded: bool = False,
         columns: bool = False,
+        similarity: float = 1.0,
     ) -> None:
         self.inputs, self.y, self.bounded, self.columns = inputs, y.float(), bounded, columns
+        self.similarity = similarity
         self.weights = weights.float()[:, None]
         self.targets = self.y
         if bounded:
@@ -288,6 +298,8 @@ class MoleculeBatches:
         if self.columns:
             pieces = torch.arange(len(self)).split(PREDICTION_BATCH)
             columns = MoleculeColumns.fit(map(self._graphs, pieces))
+            if self.similarity < SIMILAR:
+                columns.missing = MISSING_OF_DIFFERENT
         return make_network(
             settings, self.outputs, extra=extra, molecules=molecules, columns=columns, seed=seed
         )

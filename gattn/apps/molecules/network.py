@@ -551,10 +551,6 @@ LEAST_SCALE = 0.3
 """Lowest number by which a column is divided, so that rare environments have no large values."""
 FARTHEST = 6.0
 """Columns are clipped at this number of standard deviations."""
-MISSING = 0.5
-"""Probability that a column is replaced by its mean in a step of the training. Without this, the
-network memorises the training molecules by their environments.
-"""
 
 
 class MoleculeColumns(nn.Module):
@@ -569,11 +565,16 @@ class MoleculeColumns(nn.Module):
         columns: [c] int64, the counts that are read.
         mean: [d + c] float32, the means m.
         scale: [d + c] float32, the standard deviations s.
+
+    Attributes:
+        missing: probability that a column is replaced by its mean in a step of the training.
+            Without this, the network memorises the training molecules by their environments.
     """
 
     columns: Tensor
     mean: Tensor
     scale: Tensor
+    missing = 0.5
 
     def __init__(self, columns: Tensor, mean: Tensor, scale: Tensor) -> None:
         super().__init__()
@@ -600,7 +601,7 @@ class MoleculeColumns(nn.Module):
         """Return the standardised columns of the g molecules in a batch: [g, d + c]."""
         values = _columns(batch.descriptors, batch.counts, self.columns)
         scaled = ((values - self.mean) / self.scale).clamp(-FARTHEST, FARTHEST)
-        return F.dropout(scaled, MISSING, self.training)
+        return F.dropout(scaled, self.missing, self.training)
 
 
 def _columns(descriptors: Tensor, counts: Tensor, columns: Tensor | slice) -> Tensor:

@@ -246,11 +246,14 @@ class MoleculePredictor(Components):
         unit = train.weights.double().mean()
         train, val = (replace(part, weights=part.weights / unit) for part in (train, val))
         is_bounded = not task.is_class and settings.bounded
+        near = nearest.NearestMolecules(tensors["bits"])
+        similarities = torch.cat([near.similarity(some.counts) for some in in_pieces(val.inputs)])
         batches, val_batches = (
             members.MoleculeBatches(
                 part.inputs, (part.y - mean) / scale, part.weights,
                 None if part.bounds is None else (part.bounds - mean[:, None]) / scale[:, None],
                 bounded=is_bounded, columns=settings.model == "attention",
+                similarity=float(similarities.mean()),
             )
             for part in (train, val)
         )  # fmt: skip
@@ -303,7 +306,6 @@ class MoleculePredictor(Components):
             raw = members.cross_fit_members(
                 networks, history, val_batches, folds, task, settings, classes, threads=threads
             )
-            similarities = predictor._similarity(val.inputs)
             weights, spread, offset, validation, predictor.left_out = calibrate(
                 predictor, val.inputs, val.y, predictor.in_units(raw), similarities=similarities,
                 kernel_index=kernel_index, group=group, folds=folds,

@@ -349,19 +349,13 @@ def network_prior(similarities: Tensor, count: int) -> float:
         similarities: [m] Tanimoto similarities in 0..1.
         count: number n of training molecules.
 
-    Returns:
-        The weight. If m is 0, the first factor is half of its maximum.
-
     Example:
         >>> similarities = torch.tensor([0.5, 0.7])
         >>> round(network_prior(similarities, 500), 2), round(network_prior(similarities, 30), 3)
         (0.12, 0.012)
     """
-    different = MOST / 2
-    if len(similarities):
-        mean = float(similarities.double().mean())
-        different = min(MOST, max(0.0, SLOPE * (SIMILAR - mean)))
-    return different * min(1.0, count / ENOUGH)
+    mean = float(similarities.double().mean())
+    return min(MOST, max(0.0, SLOPE * (SIMILAR - mean))) * min(1.0, count / ENOUGH)
 
 
 def part_weights(

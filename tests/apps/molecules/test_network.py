@@ -10,8 +10,8 @@ from gattn.apps.fitting.tasks import TASKS
 from gattn.apps.molecules.explain import _gradients
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.masking import atoms_of
+from gattn.apps.molecules.members import MoleculeBatches
 from gattn.apps.molecules.network import (
-    MISSING,
     MoleculeColumns,
     MoleculeNetwork,
     batch_inputs,
@@ -74,7 +74,14 @@ def test_columns_have_mean_zero_and_half_of_them_are_missing_in_training():
     torch.testing.assert_close(z.mean(0), torch.zeros(z.shape[1]), rtol=0, atol=1e-4)
     torch.manual_seed(0)
     values = columns.train()(batch)[z != 0]
-    assert abs(float((values == 0).double().mean()) - MISSING) < 0.05
+    assert abs(float((values == 0).double().mean()) - columns.missing) < 0.05
+
+
+def test_more_columns_are_missing_for_different_molecules():
+    part = featurise(CHAINS).inputs, torch.zeros(32, 1), torch.ones(32)
+    for similarity, missing in ((0.59, 0.8), (0.6, 0.5)):
+        batches = MoleculeBatches(*part, columns=True, similarity=similarity)
+        assert batches.make_network(MoleculeSettings(), seed=0).columns.missing == missing
 
 
 def attention_model():
