@@ -20,7 +20,7 @@ from torch import Tensor
 from gattn.apps.fitting.conformal import IntervalCalibrator, LabelSetCalibrator
 from gattn.apps.fitting.settings import settings_of
 from gattn.apps.molecules import rows
-from gattn.apps.molecules.arrays import as_table, as_texts, find_bounds, target_names
+from gattn.apps.molecules.arrays import as_numbers, as_table, as_texts, find_bounds, target_names
 from gattn.apps.molecules.descriptor_columns import check_columns, split_descriptors
 from gattn.apps.molecules.inputs import ParsedSmiles, featurise
 from gattn.apps.molecules.members import read_foundation_of
@@ -29,7 +29,7 @@ from gattn.apps.molecules.predictor import MoleculePredictor
 from gattn.apps.molecules.row_format import RowFormat
 from gattn.apps.molecules.settings import MoleculeParameters
 from gattn.apps.molecules.smiles_estimator import ClassLabels, NumberLabels, SmilesEstimator
-from gattn.apps.molecules.target_transform import Prediction
+from gattn.apps.molecules.target_transform import Prediction, check_domain
 from gattn.data import MoleculeError
 from gattn.data.molecules.smiles import MAX_ATOMS
 
@@ -137,13 +137,15 @@ class MoleculeEstimator(SmilesEstimator):
         targets: Sequence[str] | None = None,
         bounds: np.ndarray | None = None,
         weights: Any = None,
+        where: Callable[[int], str] = "in row {}".format,
     ) -> rows.LabelledMolecules:
         """Parse molecules, and store the names and classes of their labels for
         :meth:`fit_labelled`.
 
         ``targets`` are the names of the targets, by default those of the columns of y. ``bounds``
         [n, t, 2] are the lower and upper ends of the labels for a bounded loss; by default they are
-        read from the strings in y. ``weights`` [n] are the weights of the rows.
+        read from the strings in y. ``weights`` [n] are the weights of the rows. ``where`` converts
+        the number of a row to words for an error.
         """
         # An invalid parameter raises an error before the SMILES are parsed, which may take long.
         read_foundation_of(settings_of(MoleculeParameters, self))
@@ -154,6 +156,10 @@ class MoleculeEstimator(SmilesEstimator):
         if bounds is None:
             table, bounds = self._split_bounds(table)
         self._fit_labels(table)
+        if not self.task.is_class:
+            ends = [None] * len(self.targets_) if bounds is None else bounds.swapaxes(0, 1)
+            for name, column, limits in zip(self.targets_, as_numbers(table).T, ends):
+                check_domain(self.target_transform, column, name, where, limits)
         if bounds is not None:
             _check_measured(bounds, self.targets_)
         labelled = self._labelled(texts, values, table, bounds, _weights(weights, len(texts)))

@@ -23,7 +23,6 @@ from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.row_format import RowFormat
 from gattn.apps.molecules.rows import LabelledMolecules, smiles_hashes
 from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings
-from gattn.apps.molecules.target_transform import check_domain
 from gattn.apps.run.estimator import SerializableEstimator
 from gattn.data import BadRow, random_split
 
@@ -259,7 +258,6 @@ class NumberLabels(SmilesEstimator):
                 raise ValueError(
                     f"{name} must have different numbers; every label is {labels[0]:g}"
                 )
-            check_domain(self.settings().target_transform, column, name, "in row {}".format)
 
     def _encode(self, table: np.ndarray) -> np.ndarray:
         return as_numbers(table)

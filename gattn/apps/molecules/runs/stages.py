@@ -26,7 +26,7 @@ from gattn.apps.molecules.runs.columns import prediction_table
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.labels import SHARE, SKIP, decades_note
 from gattn.apps.molecules.runs.source import Source, built_in, read_source
-from gattn.apps.molecules.target_transform import Prediction, check_domain
+from gattn.apps.molecules.target_transform import Prediction
 from gattn.apps.report import run_report
 from gattn.apps.report.report import Figure, Section, Table
 from gattn.apps.report.style import number
@@ -334,12 +334,11 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
             **asdict(settings.model), on_error="skip", workers=settings.workers,
             threads=settings.threads, molecules_per_row=len(settings.smiles_columns),
         )  # fmt: skip
-        if not (source.labels.task.is_class or settings.level):
-            check_labels_domain(settings.model.target_transform, source)
-            if settings.model.target_transform == "none":
-                for target, values in zip(source.targets, source.labels.y.T):
-                    if note := decades_note(values):
-                        self.log(f"Column {target!r}: {note}")
+        is_class, transform = source.labels.task.is_class, settings.model.target_transform
+        if not (is_class or settings.level) and transform == "none":
+            for target, values in zip(source.targets, source.labels.y.T):
+                if note := decades_note(values):
+                    self.log(f"Column {target!r}: {note}")
         molecules = _parse(estimator, source)
         lists = [row for row in molecules.bad if row.in_labels]
         if len(lists) > max(1, SHARE * len(source.smiles)) and not settings.skip_bad_labels:
@@ -564,27 +563,14 @@ def _parse(estimator: Any, source: Source) -> LabelledMolecules:
     options = {"places": source.places}
     if source.places is None:
         y = y[:, 0] if len(source.targets) == 1 else y
-        options = {"bounds": labels.bounds, "weights": source.weights}
+        options = {
+            "bounds": labels.bounds, "weights": source.weights,
+            "where": lambda row: f"in line {source.lines[row]}",
+        }  # fmt: skip
     molecules = estimator.read(source.rows, y, targets=source.targets, **options)
     bad = {row.row: replace(row, line=source.lines[row.row]) for row in molecules.bad}
     bad |= {row.row: row for row in source.bad}
     return replace(molecules, bad=tuple(bad[row] for row in sorted(bad)))
-
-
-def check_labels_domain(transform: str, source: Source) -> None:
-    """Raise an error if a label is outside the domain of its target transform; the error names
-    the line of the first such label.
-    """
-    labels = source.labels
-    for i, target in enumerate(source.targets):
-        bounds = None if labels.bounds is None else labels.bounds[:, i]
-        try:
-            check_domain(
-                transform, labels.y[:, i], target, lambda row: f"in line {source.lines[row]}",
-                bounds,
-            )  # fmt: skip
-        except ValueError as error:
-            raise ValueError(f"{source.name}: {error}") from None
 
 
 def _left_out(source: Source, molecules: LabelledMolecules) -> Iterator[Sequence[object]]:
