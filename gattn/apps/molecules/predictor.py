@@ -37,6 +37,10 @@ KERNEL_PARTS = 6
 """Number of matrices of the size of the kernel matrix that one evaluation of the kernel reads.
 It determines the number of threads.
 """
+ROWS = 1000
+"""Maximum number of training molecules of a target that are predicted by models that were not
+trained on them.
+"""
 
 
 _Others: TypeAlias = "tuple[GaussianProcess, Forest | None, stacking.Evidence | None]"
@@ -59,7 +63,11 @@ def _fit_others(
     )  # fmt: skip
     if settings.model != "stacked":
         return kernel, None, None
-    kernels = stacking.left_out_of_kernel(kernel, seed, groups[0], val.inputs)
+    some, chosen = draw_labelled(kernel.labelled, ROWS, seed)
+    place = kernel.rows[some]
+    left_out = torch.full((2, *train.y.shape), torch.nan, dtype=torch.float64)
+    left_out[:, place] = torch.stack(kernel.leave_out(groups[0][place], some, chosen))
+    kernels = (left_out[0], left_out[1], kernel.predict(val.inputs)[0])
     first, rest = slice(0, len(train.inputs)), slice(len(train.inputs), None)
     if not forest:
         none = torch.empty(0)

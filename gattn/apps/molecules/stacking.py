@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from gattn.apps.molecules.forest import OutOfBag
-from gattn.apps.molecules.gaussian_process import GaussianProcess, draw_labelled
 from gattn.compat.torch import uncompiled_optimizers
-
-if TYPE_CHECKING:
-    from gattn.apps.molecules.model_inputs import MoleculeInputs
 
 PRIOR_ROWS = 8.0
 """Strength of the prior on the weight of a component, as a number of additional observations."""
@@ -270,10 +265,6 @@ def _fit_one(sources: Tensor, error: Tensor, row_weights: Tensor) -> Tensor:
     return logs.detach().exp()
 
 
-ROWS = 1000
-"""Maximum number of training molecules of a target that are predicted by models that were not
-trained on them.
-"""
 FOREST = 0.4
 """Prior weight of the forest relative to the Gaussian process."""
 SLOPE, SIMILAR, MOST, ENOUGH = 6.0, 0.62, 0.4, 300
@@ -309,29 +300,6 @@ class Evidence:
     y: Tensor
     groups: Tensor
     groups_val: Tensor
-
-
-def left_out_of_kernel(
-    kernel: GaussianProcess, seed: int, groups: Tensor, val: MoleculeInputs
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Predict training molecules by Gaussian processes that were fitted without their group, and
-    predict other molecules.
-
-    Args:
-        kernel: the Gaussian process of the training part.
-        seed: seed that samples the training molecules of each target.
-        groups: [k] int64, the group of each molecule of the training part.
-        val: m other molecules.
-
-    Returns:
-        The means and variances [k, t] of the training molecules in the targets' units, with NaN for
-        the molecules that were not sampled, and the means [m, t] of the other molecules.
-    """
-    some, chosen = draw_labelled(kernel.labelled, ROWS, seed)
-    place = kernel.rows[some]
-    result = torch.full((2, len(groups), chosen.shape[1]), torch.nan, dtype=torch.float64)
-    result[:, place] = torch.stack(kernel.leave_out(groups[place], some, chosen))
-    return result[0], result[1], kernel.predict(val)[0]
 
 
 def network_prior(similarities: Tensor, count: int) -> float:

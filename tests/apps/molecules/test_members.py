@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from gattn.apps.fitting.loop import TrainingError
+from gattn.apps.fitting.tasks import TASKS
 from gattn.apps.molecules import members
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.members import MoleculeBatches, fit_members
@@ -36,7 +37,7 @@ def train(batches, settings, **options):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        networks, histories = fit_members(*batches, "regression", settings, **options)
+        networks, histories = fit_members(*batches, TASKS["regression"], settings, **options)
     finally:
         torch.set_num_threads(threads)
     assert not any(network.training for network in networks)
