@@ -378,11 +378,8 @@ LAYERS = (
 
 BY_NAME = {layer.name: layer for layer in LAYERS}
 
-NOT_OF_A_GRAPH = {
-    "PathFeatureBias": "of pairs",
-    "RelativeBias": "of pairs",
-    "SparseDropout": "of a sparse matrix",
-}
+NOT_OF_A_GRAPH = {"PathFeatureBias": "of pairs", "RelativeBias": "of pairs"}
+NOT_OF_A_GRAPH |= {"SparseDropout": "of a sparse matrix"}
 """Modules of gattn.nn that are not functions of the nodes of a graph."""
 
 

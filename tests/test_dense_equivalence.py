@@ -72,11 +72,8 @@ def test_outputs_and_gradients_equal_dense_attention(name, backend, dtype, toler
     tensors = inputs(graph, dtype)
     mask = dense_mask(graph)
     grad = torch.randn_like(tensors[0])
-    got = with_gradients(
-        lambda q, k, v: functional.dot_product_attention(q, k, v, graph, backend=backend),
-        tensors,
-        grad,
-    )
+    attend = functional.dot_product_attention
+    got = with_gradients(lambda *args: attend(*args, graph, backend=backend), tensors, grad)
     expected = with_gradients(lambda q, k, v: dense(q, k, v, mask), tensors, grad)
     for what, a, b in zip(("out", "query", "key", "value"), got, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, msg=f"{name}: {what}")
@@ -94,11 +91,11 @@ def test_bias_equals_a_mask_of_numbers(name):
         mask = mask.index_put((destination, source), bias)
         return dense(q, k, v, mask.permute(2, 0, 1), scale=0.3)
 
-    got = with_gradients(
-        lambda q, k, v, b: functional.dot_product_attention(q, k, v, graph, attn_bias=b, scale=0.3),
-        [*tensors, bias],
-        grad,
-    )
+    def attend(*qkv_and_bias):
+        *qkv, bias = qkv_and_bias
+        return functional.dot_product_attention(*qkv, graph, attn_bias=bias, scale=0.3)
+
+    got = with_gradients(attend, [*tensors, bias], grad)
     expected = with_gradients(masked, [*tensors, bias], grad)
     for what, a, b in zip(("out", "query", "key", "value", "bias"), got, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12, msg=f"{name}: {what}")

@@ -135,10 +135,7 @@ def test_onnx_gives_the_same_numbers_on_graphs_of_any_size(name, tmp_path):
 
 
 EXPORTED_DAILY = (
-    "GATConv, edges",
-    "GraphAttention, edges",
-    "TransformerBlock",
-    "SetTransformerAggregation",
+    *("GATConv, edges", "GraphAttention, edges", "TransformerBlock", "SetTransformerAggregation"),
 )
 """Layers whose export takes a few seconds and which cover all ways to lay out edges and sets."""
 SAME_CODE = (
@@ -155,14 +152,14 @@ WITH_TERMS = (
 """A layer of each class with ``edge_weight`` or ``attn_bias``, exported with these terms."""
 
 
-@pytest.mark.parametrize(
-    "layer",
-    [
-        pytest.param(entry, id=name, marks=() if name in EXPORTED_DAILY else pytest.mark.slow)
-        for name, entry in BY_NAME.items()
-        if name not in SAME_CODE
-    ],
-)
+EXPORTED = [
+    pytest.param(entry, id=name, marks=() if name in EXPORTED_DAILY else pytest.mark.slow)
+    for name, entry in BY_NAME.items()
+    if name not in SAME_CODE
+]
+
+
+@pytest.mark.parametrize("layer", EXPORTED)
 def test_layer_is_exported_with_open_sizes(layer):
     terms = terms_of(layer) if layer.name in WITH_TERMS else ()
     check_exported(layer, layer.called(6, 3), numbers_of(layer), terms)
@@ -194,17 +191,11 @@ def test_export_without_the_number_of_graphs_names_the_missing_argument(name):
         export(BY_NAME[name], BY_NAME[name].called(6, 3))
 
 
-OPTIONS = {
-    "GATConv, edges": [{"fill_value": fill} for fill in (torch.ones(3), "add", "max")],
-    "GATv2Conv, edges": [{"fill_value": fill} for fill in (0.5, "min", "mul")],
-}
+FILLS = [("GATConv, edges", fill) for fill in (torch.ones(3), "add", "max")]
+FILLS += [("GATv2Conv, edges", fill) for fill in (0.5, "min", "mul")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [(name, options) for name, several in OPTIONS.items() for options in several],
-    ids=lambda value: str(value),
-)
-def test_features_of_loops_are_exported_with_open_sizes(name, options):
-    check_exported(BY_NAME[name], BY_NAME[name].make(6, 3, **options))
+@pytest.mark.parametrize(("name", "fill"), FILLS, ids=str)
+def test_features_of_loops_are_exported_with_open_sizes(name, fill):
+    check_exported(BY_NAME[name], BY_NAME[name].make(6, 3, fill_value=fill))

@@ -72,16 +72,8 @@ def test_path_by_the_reference_has_a_reason(monkeypatch):
     ("count", "path", "reason"),
     [
         (100, "all edges at once", "on all 100 edges: up to 32,768 edges, autograd stores"),
-        (
-            MAX_CHUNKS_AT_ONCE * CHUNK + 1,
-            "chunked and uncompiled",
-            "torch compiles it from 65,536 edges on",
-        ),
-        (
-            MIN_COMPILED_CHUNKS * CHUNK,
-            "chunked and compiled",
-            "own_score runs in plain PyTorch on 16,384 edges",
-        ),
+        (MAX_CHUNKS_AT_ONCE * CHUNK + 1, "chunked and uncompiled", "compiles it from 65,536 edges"),
+        (MIN_COMPILED_CHUNKS * CHUNK, "chunked and compiled", "in plain PyTorch on 16,384 edges"),
     ],
 )
 def test_path_of_a_custom_score_depends_on_the_number_of_edges(count, path, reason, monkeypatch):

@@ -9,7 +9,6 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from gattn import functional, graphs
 from gattn.testing import (
     AwkwardGraph,
     assert_batch_independent,
@@ -110,33 +109,3 @@ def test_every_exported_layer_is_tested_for_equivariance():
     proven = {layer.name for layer in layers().values()}
     tables = ALONG_EDGES, BIPARTITE, GLOBAL, READOUTS
     assert proven == {name for table in tables for name in table}
-
-
-@given(sizes=st.lists(st.integers(0, 6), min_size=1, max_size=3), seed=SEEDS)
-@few
-def test_self_attention_over_sets_is_equivariant(sizes, seed):
-    """For attention within sets, f(PX) = P f(X) for each P that permutes nodes within their
-    sets.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(sum(sizes), 1, WIDTH, generator=generator, dtype=torch.float64)
-    starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
-    order = torch.cat(
-        [start + torch.randperm(size, generator=generator) for start, size in zip(starts, sizes)]
-    )
-    graph = graphs.complete(sizes)
-    out = functional.dot_product_attention(x, x, x, graph)
-    moved = functional.dot_product_attention(x[order], x[order], x[order], graph)
-    torch.testing.assert_close(moved, out[order], rtol=1e-10, atol=1e-10)
-
-
-@given(size=st.integers(2, 8), seed=SEEDS)
-@few
-def test_masked_attention_is_not_equivariant(size, seed):
-    """Negative control: with a causal mask the output depends on the order of the nodes."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(size, 1, WIDTH, generator=generator, dtype=torch.float64)
-    graph = graphs.causal([size])
-    out = functional.dot_product_attention(x, x, x, graph)
-    turned = functional.dot_product_attention(x.flip(0), x.flip(0), x.flip(0), graph)
-    assert not torch.allclose(turned, out.flip(0), rtol=1e-6, atol=1e-6)

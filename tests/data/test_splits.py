@@ -33,17 +33,8 @@ def test_a_random_split_depends_on_its_seed_alone():
     assert first.protocol == "random 8:1:1 (seed 5)"
 
 
-SMILES = [
-    "CC",
-    "c1ccccc1",
-    "Cc1ccccc1",
-    "CCc1ccccc1",
-    "C1CCCCC1",
-    "C1CC1",
-    "OC1CC1",
-    "CCO",
-    "c1ccncc1",
-]
+SMILES = ["CC", "c1ccccc1", "Cc1ccccc1", "CCc1ccccc1", "C1CCCCC1", "C1CC1"]
+SMILES += ["OC1CC1", "CCO", "c1ccncc1"]
 
 
 def test_a_scaffold_is_in_one_part_only():
@@ -64,10 +55,8 @@ def test_a_scaffold_is_in_one_part_only():
 
 def test_a_data_set_is_split_like_its_smiles():
     mols = read_smiles(SMILES)
-    for split, other in (
-        (scaffold_split(mols), scaffold_split(SMILES)),
-        (random_split(mols, seed=3), random_split(len(SMILES), seed=3)),
-    ):
+    drawn = random_split(mols, seed=3), random_split(len(SMILES), seed=3)
+    for split, other in ((scaffold_split(mols), scaffold_split(SMILES)), drawn):
         assert torch.equal(split.train, other.train)
         assert torch.equal(split.test, other.test)
         assert mols[split.train].smiles == [SMILES[i] for i in split.train]
@@ -138,10 +127,8 @@ def test_a_column_names_the_parts():
 
 def test_a_file_holds_positions(tmp_path):
     path = tmp_path / "split.json"
-    for text in (
-        '{"train": [2, 0], "val": [], "test": [3]}',
-        '[{"train": [2, 0], "val": [], "test": [3]}]',
-    ):
+    parts = '{"train": [2, 0], "val": [], "test": [3]}'
+    for text in (parts, f"[{parts}]"):
         path.write_text(text)
         split = split_from_file(path, 4)
         assert (split.train.tolist(), split.val.tolist(), split.test.tolist()) == ([2, 0], [], [3])

@@ -182,11 +182,11 @@ def test_edges_are_numbered_as_in_the_whole_graph():
     whole = gattn.Graph(edge_index, NODES)
     for loops in (False, True):
         graph = whole.with_self_loops() if loops else whole
-        parts = parts_of(
-            edge_index,
-            Partition.contiguous(NODES, 4),
-            lambda part, loops=loops: part.with_self_loops() if loops else part,
-        )
+
+        def looped(part, loops=loops):
+            return part.with_self_loops() if loops else part
+
+        parts = parts_of(edge_index, Partition.contiguous(NODES, 4), looped)
         assert [part.local.edge_offset for part in parts] == [
             int(graph.layout.rowptr[part.partition.bounds[rank]]) for rank, part in enumerate(parts)
         ]

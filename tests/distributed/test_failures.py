@@ -13,11 +13,8 @@ from tests.distributed import ranks
 
 ROOT = Path(__file__).parents[2]
 NO_HEARTBEAT = "died: it sent no heartbeat for 4 seconds"
-EXPECTED = {
-    "raise": "failed: ValueError: the disk is full",
-    "kill": NO_HEARTBEAT,
-    "hang": NO_HEARTBEAT,
-}
+FAILED = "failed: ValueError: the disk is full"
+EXPECTED = {"raise": FAILED, "kill": NO_HEARTBEAT, "hang": NO_HEARTBEAT}
 
 
 @pytest.mark.slow

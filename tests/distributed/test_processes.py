@@ -27,7 +27,7 @@ def check(parts, whole, dtype=torch.float64):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 4])
-def test_fifty_steps_are_those_of_one_process(run, size):
+def test_fifty_training_steps_equal_those_of_one_process(run, size):
     partitions = {torch.float64: scattered(NODES, size),
                   torch.float32: Partition.contiguous(NODES, size)}  # fmt: skip
     cases = [(conv, dtype, partition) for conv in CONVS for dtype, partition in partitions.items()]
@@ -40,7 +40,7 @@ def test_fifty_steps_are_those_of_one_process(run, size):
         check(parts, whole.results(losses), dtype)
 
 
-def test_dropout_is_that_of_one_process(run):
+def test_dropout_equals_that_of_one_process(run):
     results = run(2, ranks.drop, list(CONVS))
     assert len(results) == 2
     for conv, *parts in zip(CONVS, *results, strict=True):
@@ -54,7 +54,7 @@ def test_dropout_is_that_of_one_process(run):
             torch.testing.assert_close(part["grads"], whole.results([loss])["grads"])
 
 
-def test_data_parallel_averages_the_parts(run):
+def test_data_parallel_gradients_equal_those_of_one_process(run):
     whole = Task("GATv2Conv")
     whole.loss(whole.outputs()).backward()
     results = run(2, ranks.average)

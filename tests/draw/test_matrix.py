@@ -6,6 +6,7 @@ import torch
 
 from gattn import functional, graphs
 from gattn.draw import attention_matrix, draw_matrix, figure, matrix
+from tests.draw.panels import drawn_axes
 
 
 def test_weight_is_drawn_at_its_query_and_key():
@@ -37,14 +38,7 @@ def test_arrays_of_wrong_size_are_refused(options, message):
 def test_rows_and_columns_are_named(monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(figure, "DOTS", 50)
-    seen = []
-
-    def watch(draw, **how):
-        return figure.render(
-            lambda panels, theme: [seen.extend(panels), draw(panels, theme)][1], **how
-        )
-
-    monkeypatch.setattr(matrix, "render", watch)
+    seen = drawn_axes(monkeypatch, matrix)
     words = ["the", "cat", "a very long word"]
     draw_matrix([[0, 1, 2], [0, 1, 2]], [1.0, 0.5, 0.2], queries=words, keys=words, title="x")
     shown = ["the", "cat", "a very long…"]

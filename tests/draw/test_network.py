@@ -14,6 +14,7 @@ from PIL import Image
 
 from gattn.draw import draw_network, figure, network, sample_network
 from gattn.draw.theme import DARK, LIGHT
+from tests.draw.panels import drawn_axes
 
 RING = torch.stack([torch.arange(6), (torch.arange(6) + 1) % 6])
 
@@ -26,16 +27,7 @@ def _coarse(monkeypatch):
 
 @pytest.fixture
 def axes(monkeypatch):
-    """List that receives the axes of every figure drawn in the test."""
-    seen = []
-
-    def watch(draw, **how):
-        return figure.render(
-            lambda panels, theme: [seen.extend(panels), draw(panels, theme)][1], **how
-        )
-
-    monkeypatch.setattr(network, "render", watch)
-    return seen
+    return drawn_axes(monkeypatch, network)
 
 
 def _lines(axes):
@@ -131,12 +123,8 @@ def test_legend_explains_rings_and_hollow_nodes(axes, classes):
         for panel in axes
     ]
     first = [["left", "right"]] if classes else []
-    assert legends == [
-        [*first, ["wrong prediction", "several classes"]],
-        [*first, ["several classes"]],
-        [],
-        [],
-    ]
+    several = ["several classes"]
+    assert legends == [[*first, ["wrong prediction", *several]], [*first, several], [], []]
 
 
 def test_legends_do_not_overlap(axes):
@@ -216,11 +204,9 @@ def test_picture_says_which_part_of_the_network_it_shows(axes):
     edges = np.array([(i, j) for i in range(30) for j in range(30) if i != j]).T
     for options in ({}, {"max_edges": 100}, {"most": 20}):
         draw_network(edges, **{"max_edges": 1000, **options})
-    assert [panel.get_title(loc="left") for panel in axes] == [
-        "",
-        "drawn: 100 of 870 edges, those of largest weight",
-        "drawn: 20 of 30 nodes and\n380 of 870 edges, those of largest weight",
-    ]
+    note = "edges, those of largest weight"
+    titles = ["", f"drawn: 100 of 870 {note}", f"drawn: 20 of 30 nodes and\n380 of 870 {note}"]
+    assert [panel.get_title(loc="left") for panel in axes] == titles
 
 
 def test_no_node_is_hollow_if_all_are_uncertain(axes):

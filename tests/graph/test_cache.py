@@ -24,18 +24,6 @@ def test_self_loops_are_cached(sorts):
     assert len(sorts) == 2
 
 
-def test_in_place_change_of_edges_is_detected(sorts):
-    edge_index = torch.tensor([[0, 1], [1, 0]])
-    before = as_graph(edge_index, 3)
-    edge_index[0, 0] = 2
-    after = as_graph(edge_index, 3)
-    assert before.edge_index.tolist() == [[0, 1], [1, 0]]
-    assert after.edge_index.tolist() == [[2, 1], [1, 0]]
-    edge_index[1] = edge_index[0]
-    assert as_graph(edge_index, 3).edge_index.tolist() == [[2, 1], [2, 1]]
-    assert len(sorts) == 3
-
-
 def test_cache_keeps_neither_tensor_nor_graph_alive():
     gc.collect()  # free the tensors in reference cycles of earlier tests before counting
     before = cache.size()
@@ -71,7 +59,7 @@ def test_inference_tensors_are_cached_by_content(sorts):
 
 
 @pytest.mark.parametrize("self_loops", [False, True])
-def test_graph_made_in_inference_mode_serves_training(self_loops):
+def test_graph_from_inference_mode_can_be_used_in_training(self_loops):
     edge_index = torch.tensor([[0, 1, 1], [1, 0, 1]])
     with torch.inference_mode():
         remembered = as_graph(edge_index, 2, self_loops=self_loops)
@@ -101,7 +89,7 @@ def test_sparse_matrices_are_cached(sorts, make, indices):
     # Edges are sorted three times: without a size, with a size, and with self-loops.
     assert len(sorts) == 3
     assert graph.edge_index.tolist() == [[1], [1]]
-    indices(adj_t).zero_()
+    indices(adj_t).numpy()[:] = 0  # torch does not count this write
     assert as_graph(adj_t).edge_index.sum() == 1
     assert as_graph(adj_t) is not graph
     assert as_graph(adj_t) is as_graph(adj_t)

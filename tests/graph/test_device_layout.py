@@ -78,18 +78,12 @@ def test_largest_degrees_are_stored_on_the_cpu_after_a_move():
 def test_largest_degrees_are_bounds(case):
     graph = case.graph()
     others = [graph.with_self_loops(), graph.transpose(), graph.incidence(), Graph(graph)]
-    for other_graph in (
-        graph,
-        *others,
-        graph.with_self_loops().transpose(),
-        graph.to("meta").to("meta"),
-    ):
+    back = graph.to("meta").to("meta")
+    for other_graph in (graph, *others, graph.with_self_loops().transpose(), back):
         if other_graph.device.type == "cpu":
             bounds = other_graph.in_degree(), other_graph.out_degree()
-            assert [max([*b.tolist(), 0]) <= d for b, d in zip(bounds, degrees(other_graph))] == [
-                1,
-                1,
-            ]
+            pairs = zip(bounds, degrees(other_graph))
+            assert all(max([*bound.tolist(), 0]) <= degree for bound, degree in pairs)
     blocks = gattn.graphs.bipartite([2, 0, 1], [3, 9, 4])
     assert blocks.layout.stats[:2].tolist() == [4, 2]
     assert gattn.graphs.complete([0, 0]).layout.stats[:2].tolist() == [0, 0]

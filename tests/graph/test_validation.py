@@ -69,13 +69,8 @@ def test_edges_written_by_a_thread_during_sorting_give_a_valid_layout_or_an_erro
 @pytest.mark.parametrize(
     ("first", "last", "num_src", "num_edges"),
     [
-        ([2, 0], [4, 2], 4, 4),
-        ([0, 1], [2, 1], 4, 2),
-        ([0, 2], [1, 5], 4, 4),
-        ([-1, 0], [1, 2], 4, 4),
-        ([0, 0], [2, 2], 4, 3),
-        ([1], [0], 4, -1),
-        ([0], [1, 2], 4, 3),
+        *(([2, 0], [4, 2], 4, 4), ([0, 1], [2, 1], 4, 2), ([0, 2], [1, 5], 4, 4)),
+        *(([-1, 0], [1, 2], 4, 4), ([0, 0], [2, 2], 4, 3), ([1], [0], 4, -1), ([0], [1, 2], 4, 3)),
     ],
 )
 def test_runs_must_ascend_within_range(first, last, num_src, num_edges):

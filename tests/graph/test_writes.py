@@ -11,7 +11,6 @@ import gattn.graphs
 from gattn.graph import as_graph, cache
 from gattn.kernels import cpu
 from gattn.kernels.checksum import checksum
-from tests.graph.checks import SPARSE, ignore_beta
 
 
 def _through_storage(edges, new):
@@ -58,15 +57,6 @@ def test_uncounted_writes_are_detected(write, view, with_and_without_kernels):
         assert edges._version == version
         assert torch.equal(as_graph(edges, 4).edge_index, new)
         assert torch.equal(layer(x, edges), layer(x, edges.clone()))
-
-
-@SPARSE
-@ignore_beta
-def test_uncounted_writes_to_a_sparse_matrix_are_detected(make, indices):
-    adj_t = make(torch.tensor([[0.0, 0.0], [0.0, 1.0]]))
-    assert as_graph(adj_t).edge_index.tolist() == [[1], [1]]
-    indices(adj_t).numpy()[:] = 0
-    assert as_graph(adj_t).edge_index.sum() == 1
 
 
 def test_uncounted_writes_to_an_edge_index_are_detected():

@@ -28,7 +28,7 @@ WEIGHTED = [(0, 1, {"weight": 2.0, "kind": 7}), (1, 1, {"weight": 3.0}), (2, 1, 
 
 
 @pytest.mark.parametrize("make", [networkx.Graph, networkx.DiGraph, networkx.MultiGraph])
-def test_features_of_a_networkx_graph_lie_along_its_edges(make):
+def test_features_of_a_networkx_graph_are_in_the_order_of_its_edges(make):
     stored = make(WEIGHTED)
     graph, weight = gattn.Graph(stored), graphs.edge_features(stored)
     assert weight.shape == (graph.num_edges, 1)

@@ -82,7 +82,7 @@ def test_other_counts_are_refused(counts: Tensor) -> None:
 
 @needs_kernels
 @pytest.mark.parametrize("rows", [0, 1, 8, 150])
-def test_leaves_are_those_of_the_reference(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaves_of_trees_equal_the_reference(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = random_trees(7, 9, 5)
     x = torch.randn(rows, 5, generator=torch.Generator().manual_seed(rows))
     x[::4, 2] = torch.nan

@@ -188,7 +188,7 @@ def test_nan_reaches_the_output(name):
         assert torch.equal(got.isnan(), want.isnan())
 
 
-def test_dropout_mask_is_the_canonical_one():
+def test_dropout_mask_equals_that_of_the_philox_generator():
     position = torch.tensor([0, 1, 5, 2**31, 2**32 + 7, 2**40], device=DEVICE)
     heads, threshold = 3, philox.threshold(0.3)
     for key, edge_offset in ((7, 0), (-(2**62) - 12345, 0), (7, 2**33 + 5)):

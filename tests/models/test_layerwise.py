@@ -125,12 +125,8 @@ def test_arrays_in_memory_and_on_disk_give_the_same_bits(hub, tmp_path):
 )  # fmt: skip
 def test_bad_input_gets_one_clear_error(change, error, message):
     graph = Graph(torch.tensor([[0, 1, 2], [1, 2, 0]]), 4)
-    arguments = {
-        "model": GAT(6, 8, 2).eval(),
-        "x": torch.randn(4, 6),
-        "graph": graph,
-        "batch_edges": 4,
-    }
+    x = torch.randn(4, 6)
+    arguments = {"model": GAT(6, 8, 2).eval(), "x": x, "graph": graph, "batch_edges": 4}
     with pytest.raises(error, match=message):
         layerwise_inference(**arguments | change)
 

@@ -106,7 +106,7 @@ def test_compiled_layers_equal_eager_layers_on_plain_edges(name, backend):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_inductor_gives_the_same_numbers():
+def test_inductor_gives_the_outputs_of_eager_layers():
     """The scores of nodes, of edges and of FAConv's x_0 are matrix products, which Inductor fuses
     with the operators that follow.
     """

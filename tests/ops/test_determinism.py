@@ -79,11 +79,8 @@ def test_output_is_the_same_alone_and_in_a_batch(operator):
     shapes = operator.shapes | {"out": "e" if len(grad) == batch.num_edges else "n"}
     edge_offset = 0
     for number, graph in enumerate(graphs):
-        rows = {
-            "n": slice(int(shift[number]), int(shift[number + 1])),
-            "e": slice(edge_offset, edge_offset + graph.num_edges),
-            "h": slice(None),
-        }
+        edges = slice(edge_offset, edge_offset + graph.num_edges)
+        rows = {"n": slice(*map(int, shift[number : number + 2])), "e": edges, "h": slice(None)}
         rows["m"] = rows["n"]
         edge_offset += graph.num_edges
         part = {

@@ -7,19 +7,19 @@ from tests.families import OPERATORS
 from tests.ops.conftest import DTYPES, WIDTHS
 
 
-def test_every_graph_equals_the_reference(operator, graph, compare):
+def test_operators_on_every_graph_equal_the_reference(operator, graph, compare):
     compare(operator, graph, heads=3, channels=5)
     compare(operator, graph, heads=8, channels=4, dtype=torch.float32)
 
 
 @pytest.mark.slow
-def test_every_width_and_dtype_equals_the_reference(
+def test_operators_of_every_width_and_dtype_equal_the_reference(
     operator, width, precision, compare, random_graph
 ):
     compare(operator, random_graph, *width, dtype=precision)
 
 
-def test_every_pair_of_width_and_dtype_equals_the_reference(operator, compare, random_graph):
+def test_pairs_of_width_and_dtype_equal_the_reference(operator, compare, random_graph):
     """The dtypes rotate with the operators, so that each pair of two of the three occurs."""
     first = list(OPERATORS.values()).index(operator)
     for number, width in enumerate(WIDTHS):

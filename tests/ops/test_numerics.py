@@ -9,14 +9,9 @@ from gattn import Graph
 from gattn.functional import dot_product_attention, edge_softmax, gat_attention
 from tests.families import ATTENTION, FAMILIES
 
+DROPS = {name: FAMILIES[operator.family].drops for name, operator in ATTENTION.items()}
 drops_edges = pytest.mark.parametrize(
-    ("name", "term"),
-    [
-        (name, term)
-        for name, operator in ATTENTION.items()
-        for term in FAMILIES[operator.family].drops
-        if term in operator.shapes
-    ],
+    ("name", "term"), [(n, term) for n in DROPS for term in DROPS[n] if term in ATTENTION[n].shapes]
 )
 """Arguments of operators in which the value -inf drops an edge."""
 

@@ -132,18 +132,11 @@ def test_failed_sample_does_not_change_later_samples(graph, pairs):
 def typed() -> dict[tuple[str, str, str], torch.Tensor]:
     generator = torch.Generator().manual_seed(4)
     sizes = {"author": 40, "paper": 70, "venue": 3}
-    kinds = [
-        ("author", "writes", "paper"),
-        ("paper", "cites", "paper"),
-        ("paper", "written by", "author"),
-        ("venue", "prints", "paper"),
-    ]
+    kinds = [("author", "writes", "paper"), ("paper", "cites", "paper")]
+    kinds += [("paper", "written by", "author"), ("venue", "prints", "paper")]
     return {
         kind: torch.stack(
-            [
-                torch.randint(sizes[kind[0]], (200,), generator=generator),
-                torch.randint(sizes[kind[2]], (200,), generator=generator),
-            ]
+            [torch.randint(sizes[kind[i]], (200,), generator=generator) for i in (0, 2)]
         )
         for kind in kinds
     }
@@ -177,10 +170,8 @@ def test_nodes_of_each_type_are_sampled_along_its_edges(typed):
             assert torch.equal(counts, degree.clamp(max=num_neighbors[kind][0]))
         for layer, block in enumerate(graphs_of[kind] for graphs_of in sample.layer_graphs):
             hops = 2 - layer
-            size = (
-                sum(sample.num_nodes[source][: hops + 1]),
-                sum(sample.num_nodes[destination][:hops]),
-            )
+            of_source = sum(sample.num_nodes[source][: hops + 1])
+            size = of_source, sum(sample.num_nodes[destination][:hops])
             assert block.size == size
             assert torch.equal(block.edge_index, ends[:, : sum(sample.num_edges[kind][:hops])])
     assert sample.nodes.keys() == TYPED_SIZES.keys()

@@ -164,11 +164,8 @@ def inputs(tmp_path_factory):
     write("table.csv", header, rows)
     write("test.csv", header, [(f"{'C' * (i + 1)}Br", *row[1:]) for i, row in enumerate(rows[:9])])
     write("new.csv", header, [(f"{'C' * (i + 1)}I", *row[1:]) for i, row in enumerate(rows)])
-    write(
-        "reactions.csv",
-        "smiles y",
-        [(f"{'C' * n}[CH2:1][OH:2]>>{'C' * n}[CH:1]=[O:2]", n) for n in range(24)],
-    )
+    rows = [(f"{'C' * n}[CH2:1][OH:2]>>{'C' * n}[CH:1]=[O:2]", n) for n in range(24)]
+    write("reactions.csv", "smiles y", rows)
     chains = {n: "".join(f"[CH2:{i}]" for i in range(1, n + 1)) for n in range(3, 27)}
     lists = [(chain, [*range(n)], [*range(n - 1)]) for n, chain in chains.items()]
     write("lists.csv", "smiles mass order", lists)
@@ -190,7 +187,7 @@ dropout = 0.1
     return folder
 
 
-def test_every_option_has_a_value():
+def test_every_command_has_tested_calls_with_all_options():
     assert CALLS.keys() == COMMANDS.keys()
     for name in CALLS:
         calls_of(name)

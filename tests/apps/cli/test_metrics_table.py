@@ -42,14 +42,10 @@ def test_errors_of_several_targets_are_printed_for_each_target_without_their_mea
     assert "99.99" not in output
 
 
-@pytest.mark.parametrize(
-    ("item", "task", "factor"),
-    [
-        ("nodes", "classification", "log probabilities"),
-        ("nodes", "regression", "predictions"),
-        ("links", "ranking", "scores"),
-    ],
-)
+FACTORS = [("nodes", "classification", "log probabilities"), ("nodes", "regression", "predictions")]
+
+
+@pytest.mark.parametrize(("item", "task", "factor"), [*FACTORS, ("links", "ranking", "scores")])
 def test_the_output_explains_the_weights_of_components(item, task, factor, capsys):
     component = {"weight": 2.0512, "val": {}, "test": {"mrr": 0.5}}
     small = {**component, "weight": 0.000314}

@@ -103,10 +103,8 @@ def test_explanations_are_written_as_tables_and_pictures(folder, tmp_path, gattn
     assert [row["row"] for row in read_rows(out / "errors.csv")] == ["1"]
     explained = MoleculeRegressor.load(folder / "numbers").explain(["CCCO"], method="masking")
     assert np.allclose(atoms.masking[:4], explained[0].weights, atol=1e-6)
-    for options, word in (
-        ([out], "exists already"),
-        ([tmp_path / "new", "--method", "guess"], "method must be one of"),
-    ):
+    guess = [tmp_path / "new", "--method", "guess"], "method must be one of"
+    for options, word in (([out], "exists already"), guess):
         code, output = gattn(*table, *options)
         assert (code, word in output) == (2, True)
     assert not (tmp_path / "new").exists()

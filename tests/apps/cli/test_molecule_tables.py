@@ -42,23 +42,6 @@ def _table(header, *columns, separator=","):
     return "\n".join(separator.join(map(str, row)) for row in rows) + "\n"
 
 
-def test_thousands_separators_are_named_and_then_read(train):
-    text = _table("smiles,ic50_nM", [f'"{48 * (n + 1):,}"' for n in range(60)])
-    code, output, folder = train(text, "--target", "ic50_nM")
-    assert code == 2
-    assert "40 labels with a decimal comma or a thousands separator, for example '1,008'" in output
-    assert "use --thousands ," in output
-    assert not folder.exists()
-    code, output, folder = train(text, "--target", "ic50_nM", "--thousands", ",")
-    assert code == 0, output
-    assert _metrics(folder)["labels"]["ic50_nM"]["read"] == 60
-    table = pd.read_csv(folder / "predictions.csv")
-    assert table.measured.tolist() == [48 * (row + 1) for row in table.row]
-    # Without options, evaluate uses the columns of the training run.
-    code, output = train.run("evaluate", folder, folder.parent / "data.csv")
-    assert code == 0, output
-
-
 def test_rows_that_do_not_fit_the_header_are_counted(train):
     text = _table("smiles,y", [f"{n},note" if n % 5 == 0 else n for n in range(60)])
     code, output, _ = train(text, "--target", "y")
@@ -86,24 +69,10 @@ def test_a_text_in_a_target_leaves_out_only_its_cell(train):
     assert "15 labels left out" in (folder / "report.html").read_text()
 
 
-def test_zero_and_one_with_a_text_ask_for_the_task(train):
-    text = _table("smiles,active", ["inconclusive" if n == 7 else n % 2 for n in range(60)])
-    code, output, _ = train(text, "--target", "active")
-    assert code == 2
-    assert "1 label is a text, the first 'inconclusive' in line 9: choose --task class" in output
-    code, output, folder = train(text, "--target", "active", "--task", "classification")
-    assert code == 0, output
-    counts = _metrics(folder)["labels"]["active"]
-    assert (counts["read"], counts["left_out"]) == (59, 1)
-    assert counts["train"]["0"] + counts["val"]["0"] + counts["test"]["0"] == 30
-
-
 def test_a_decimal_comma_is_read_with_the_option_of_its_message(train):
     text = _table("smiles,y", [f'"1.{n:03},5"' for n in range(60)])
-    for options, message in (
-        ([], "use --decimal , --thousands ."),
-        (["--thousands", "."], "decimal and thousands must be different signs"),
-    ):
+    equal = "decimal and thousands must be different signs"
+    for options, message in (([], "use --decimal ,"), (["--thousands", "."], equal)):
         code, error, folder = train(text, "--target", "y", *options)
         assert code == 2
         assert error.splitlines()[-1].startswith("gattn: ")
@@ -114,6 +83,9 @@ def test_a_decimal_comma_is_read_with_the_option_of_its_message(train):
     table = pd.read_csv(folder / "predictions.csv")
     assert table.measured.tolist() == [1000.5 + row for row in table.row]
     assert 'decimal = ","' in (folder / "config.toml").read_text()
+    # Without options, evaluate uses the number format of the training run.
+    code, output = train.run("evaluate", folder, folder.parent / "data.csv")
+    assert code == 0, output
 
 
 def test_a_part_without_labels_of_a_target_is_named(train):
@@ -173,11 +145,8 @@ def test_train_and_predict_read_every_format_and_find_the_column_of_smiles(
     (tmp_path / "t.smi").write_text("CCO a\nCCN b\n")
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"Drug\nCCO\nCCN\n")))
     tables = []
-    for source, name, more in (
-        (tmp_path / "t.smi", "a.parquet", ()),
-        ("-", "b.csv.gz", ()),
-        (tmp_path / "t.smi", "c.tsv", ["--coverage", 0.5]),
-    ):
+    smi, half = tmp_path / "t.smi", ["--coverage", 0.5]
+    for source, name, more in ((smi, "a.parquet", ()), ("-", "b.csv.gz", ()), (smi, "c.tsv", half)):
         path = tmp_path / name
         code, output = gattn("predict", tmp_path / "run", source, "--out", path, *more)
         assert code == 0, output
@@ -187,14 +156,12 @@ def test_train_and_predict_read_every_format_and_find_the_column_of_smiles(
         assert [table[column].tolist() for table in tables[1:]] == [tables[0][column].tolist()] * 2
     # By default, the coverage of the intervals is that of the training.
     assert np.isfinite(tables[0].upper).all()
-    for content, message in (
-        (b"", "gattn: the standard input is empty"),
-        (b"name,y\nCCO,1\n", "gattn: the standard input has no column 'Canonical_SMILES'"),
-    ):
+    missing = "has no column 'Canonical_SMILES'"
+    for content, message in ((b"", "is empty"), (b"name,y\nCCO,1\n", missing)):
         monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(content)))
         code, output = gattn("predict", tmp_path / "run", "-", "--out", tmp_path / "d.csv")
         assert code == 2
-        assert output.startswith(message)
+        assert output.startswith(f"gattn: the standard input {message}")
 
 
 def test_errors_of_unreadable_labels_and_of_names_in_another_case_have_a_remedy(train):

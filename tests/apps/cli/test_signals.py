@@ -197,12 +197,11 @@ def test_an_ignored_interrupt_stays_ignored(monkeypatch):
 @pytest.mark.parametrize(
     ("command", "number", "begun"),
     [
-        ("nodes", signal.SIGINT, "worker"),
-        ("read", signal.SIGTERM, "worker"),
+        *(("nodes", signal.SIGINT, "worker"), ("read", signal.SIGTERM, "worker")),
         ("network", signal.SIGTERM, "checkpoint.pt"),
     ],
 )
-def test_a_signal_to_the_main_process_ends_all(tmp_path, command, number, begun):
+def test_a_signal_to_the_main_process_ends_all_processes(tmp_path, command, number, begun):
     stderr = tmp_path / "stderr.txt"
     with stderr.open("w") as file:
         process = subprocess.Popen(

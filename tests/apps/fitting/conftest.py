@@ -42,11 +42,5 @@ def same(one: nn.Module, other: nn.Module) -> bool:
 
 @pytest.fixture
 def toy() -> SimpleNamespace:
-    return SimpleNamespace(
-        points=Points,
-        network=network,
-        squared=squared,
-        same=same,
-        train=Points(150, 0),
-        val=Points(40, 1),
-    )
+    parts = {"train": Points(150, 0), "val": Points(40, 1)}
+    return SimpleNamespace(points=Points, network=network, squared=squared, same=same, **parts)

@@ -69,15 +69,7 @@ def write_sealed(path, value) -> None:
 def test_other_files_are_refused_and_never_executed(tmp_path) -> None:
     path, created = tmp_path / "c.pt", tmp_path / "created"
     pickled = pickle.dumps({"a": Payload(created)})
-    for content in (
-        b"",
-        b"[",
-        b"PK\x03\x04",
-        b"\x80\x02}q\x00.",
-        pickled,
-        bytes(200),
-        b"weights\n",
-    ):
+    for content in (b"", b"[", b"PK\x03\x04", b"\x80\x02}q\x00.", pickled, bytes(200), b"names\n"):
         path.write_bytes(content)
         with pytest.raises(TrainingError, match=r"c\.pt is damaged .*: remove it"):
             load_checkpoint(path)

@@ -81,11 +81,9 @@ def test_wrong_value_is_named_with_the_expected_type() -> None:
 
 def test_error_names_the_file(tmp_path) -> None:
     path = tmp_path / "config.toml"
-    for content, message in (
-        (b"data = [", "is not a TOML file"),
-        (b"data = \xff", "is not a TOML file"),
-        (b"data = 3\n", r"config\.toml: data must be a string; got 3"),
-    ):
+    other = "is not a TOML file"
+    wrong = r"config\.toml: data must be a string; got 3"
+    for content, message in ((b"data = [", other), (b"data = \xff", other), (b"data = 3\n", wrong)):
         path.write_bytes(content)
         with pytest.raises(SettingsError, match=message):
             read_toml(Run, path)
@@ -122,12 +120,8 @@ def test_every_setting_is_described_and_its_default_is_in_range(kind) -> None:
 
 
 def test_estimators_have_the_declared_parameters() -> None:
-    for estimator, kind in (
-        (MoleculeRegressor, MoleculeParameters),
-        (MoleculeClassifier, MoleculeParameters),
-        (NodeClassifier, NodeParameters),
-        (NodeRegressor, NodeParameters),
-    ):
+    for estimator in (MoleculeRegressor, MoleculeClassifier, NodeClassifier, NodeRegressor):
+        kind = MoleculeParameters if "Molecule" in estimator.__name__ else NodeParameters
         parameters = inspect.signature(estimator).parameters
         assert {name: p.default for name, p in parameters.items()} == {
             f.name: f.default for f in fields(kind)

@@ -51,7 +51,7 @@ def shop(tmp_path_factory):
     return SimpleNamespace(folder=folder, run=folder / "run", pairs=set(pairs), metrics=metrics)
 
 
-def test_chance_metrics_of_few_targets_use_their_number(shop):
+def test_chance_metrics_depend_on_the_number_of_targets(shop):
     chance = shop.metrics["baselines"]["random order"]
     assert shop.metrics["negatives"] < 10
     assert 1 / 9 < chance["hits@1"] < 1 / 3
@@ -190,13 +190,7 @@ def test_proposals_without_direction_contain_no_link_in_either_order():
     names = {frozenset(pair) for pair in zip(proposed["source"], proposed["target"])}
     assert len(names) == len(proposed) == 20 * 19 / 2 - 80
     assert not names & set(map(frozenset, pairs))
-
-
-def test_probabilities_of_a_random_graph_do_not_rise_as_scores_fall():
-    pairs = table_of(list(networkx.gnm_random_graph(20, 80, seed=0).edges))
-    with pytest.warns(UserWarning, match="better than a random order"):
-        model = LinkPredictor(**TINY, negatives=10).fit(pairs)
-    assert (model.predict(top=50)["probability"].diff().dropna() <= 0).all()
+    assert (proposed["probability"].diff().dropna() <= 0).all()
 
 
 def test_relabelled_nodes_and_reordered_rows_give_the_same_proposals():
@@ -267,6 +261,8 @@ def test_every_source_linked_to_every_target_cannot_be_ranked():
     ],
 )
 def test_bad_parameters_give_an_error_that_names_them(parameters, message):
+    with pytest.raises(ValueError, match="top must be at least 1"):
+        LinkPredictor(**{**TINY, **parameters}).predict(top=0)
     graph = networkx.cycle_graph(30)
     with pytest.raises(ValueError, match=message):
         LinkPredictor(**{**TINY, **parameters}).fit(graph)
@@ -282,8 +278,3 @@ def test_links_of_a_directed_network_are_predicted_from_their_opposite_links():
     proposed = model.predict(top=20)
     opposite = {(str(b), str(a)) for a, b in pairs if (b, a) not in pairs}
     assert set(zip(proposed["source"], proposed["target"])) <= opposite
-
-
-def test_top_of_less_than_one_is_refused():
-    with pytest.raises(ValueError, match="top must be at least 1"):
-        LinkPredictor().predict(top=0)

@@ -71,7 +71,7 @@ def test_shares_of_descriptors_sum_to_the_descriptors():
         np.testing.assert_allclose(shares.sum(0), descriptor_row(molecule), atol=1e-6)
 
 
-def test_shares_are_rdkits_own_contributions():
+def test_shares_equal_the_contributions_of_rdkit():
     molecule = Chem.MolFromSmiles("CC(=O)Nc1ccc(S(N)(=O)=O)cc1Cl")
     shares = dict(zip(DESCRIPTORS, descriptor_shares(molecule).t().numpy()))
     crippen = np.array(rdMolDescriptors._CalcCrippenContribs(molecule))

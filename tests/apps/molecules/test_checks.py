@@ -117,11 +117,7 @@ def test_leaks_between_parts_and_files_are_reported(base, tmp_path):
 
 def test_labels_of_many_decades_and_classes_in_two_cases_are_reported(tmp_path):
     rows = [
-        {
-            "smiles": "C" * (i % 40 + 1),
-            "ic50": 10.0 ** (i % 11),
-            "toxic": ("Yes", "yes", "no")[i % 3],
-        }
+        {"smiles": "C" * (i % 40 + 1), "ic50": 10 ** (i % 11), "toxic": ("Yes", "yes", "no")[i % 3]}
         for i in range(60)
     ]
     path = write(tmp_path / "t.csv", rows)

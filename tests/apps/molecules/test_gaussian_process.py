@@ -50,7 +50,7 @@ def random_molecules(count: int, seed: int = 0) -> tuple[Inputs, Tensor]:
     return Inputs(counts, pairs, descriptors), y.double()
 
 
-def test_tanimoto_of_counts_is_rdkits() -> None:
+def test_tanimoto_of_counts_equals_that_of_rdkit() -> None:
     from rdkit import Chem, DataStructs
     from rdkit.Chem import rdFingerprintGenerator
 
@@ -64,7 +64,7 @@ def test_tanimoto_of_counts_is_rdkits() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_gradient_of_the_posterior_is_that_of_autograd(count: int) -> None:
+def test_gradient_of_the_posterior_equals_that_of_autograd(count: int) -> None:
     """The gradient equals that of autograd, which differentiates the factorisation of the
     documented kernel.
     """
@@ -113,7 +113,7 @@ def test_missing_labels_of_a_target_do_not_change_the_others() -> None:
     torch.testing.assert_close(alone, y[:1].expand(60, -1))
 
 
-def test_more_molecules_are_read_under_the_same_hyperparameters() -> None:
+def test_molecules_are_added_to_a_process_with_the_same_hyperparameters() -> None:
     train, y = random_molecules(40)
     first, rest = torch.arange(25), torch.arange(25, 40)
     y[3, 1] = y[30, 0] = torch.nan

@@ -41,11 +41,8 @@ def counts(facts):
     return [facts[pair]["molecules"] for pair in PAIRS]
 
 
-OTHERS = {
-    "train": [("CCCCCCCC", 1.0), ("CCCCCCCN", 2.0)],
-    "val": [("CCCCCCCO", 3.0)],
-    "test": [("CCCCCCCF", 4.0)],
-}
+OTHERS = {"train": [("CCCCCCCC", 1.0), ("CCCCCCCN", 2.0)]}
+OTHERS |= {"val": [("CCCCCCCO", 3.0)], "test": [("CCCCCCCF", 4.0)]}
 
 
 def with_others(**parts):
@@ -124,10 +121,8 @@ def test_writings_of_one_molecule_are_in_one_part(tmp_path, split):
     table = tmp_path / "data.csv"
     rows = "".join(f"{text},{0.1 * i}\n" for i, text in enumerate(texts))
     table.write_text("smiles,y\n" + rows)
-    settings = override(
-        None,
-        {"data": str(table), "target": ("y",), "split": split, "model": "gp", "workers": 1},
-    )
+    data = {"data": str(table), "target": ("y",), "split": split}
+    settings = override(None, {**data, "model": "gp", "workers": 1})
     metrics = train_run(settings, tmp_path / "run")
     assert counts(metrics["overlaps"]) == [0, 0, 0]
 
@@ -142,11 +137,8 @@ def test_evaluation_leaves_out_training_molecules_in_another_writing(run, tmp_pa
     lines: list[str] = []
     metrics = evaluate_table(folder / "run", table, workers=1, log=lines.append)
     assert metrics["molecules"] == {"test": 3, "trained_on": 3, "left_out": 0}
-    assert metrics["overlaps"]["learned/test"] == {
-        "molecules": 2,
-        "rows": 3,
-        "example": {"smiles": "[CH3:1][OH:2]", "line": 2},
-    }
+    example = {"smiles": "[CH3:1][OH:2]", "line": 2}
+    assert metrics["overlaps"]["learned/test"] == {"molecules": 2, "rows": 3, "example": example}
     assert "3 rows (2 molecules) left out, because the model was trained or validated" in lines[0]
 
 

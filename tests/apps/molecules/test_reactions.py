@@ -50,7 +50,7 @@ def test_the_graph_does_not_depend_on_the_numbers_and_the_order():
     assert model.predict([SWAP]) != pytest.approx(model.predict([reverse]), abs=1e-4)
 
 
-def test_fingerprints_are_the_reactants_and_the_change():
+def test_fingerprints_contain_the_reactants_and_the_change():
     inputs = featurise([SWAP], row_format=FORMAT).inputs
     left, right = featurise(["CBr.[OH-]", "CO.[Br-]"]).inputs.counts.short()
     counts = inputs.counts[0].short().reshape(3, -1)

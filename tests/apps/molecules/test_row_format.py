@@ -43,12 +43,8 @@ def test_rows_of_several_molecules_are_divided_or_refused():
     pair = RowFormat(molecules=2)
     assert pair.split("CCO name + O") == ["CCO name", "O"]
     assert join_smiles(["CCO a + b", None]) == "CCO a +b + "
-    for text, message in (
-        ("CCO", "a row must have 2 molecules; it has 1"),
-        ("C + C + C", "it has 3"),
-        ("", "the SMILES is empty"),
-        (None, "a SMILES must be text; got NoneType"),
-    ):
+    counts = ("CCO", "a row must have 2 molecules; it has 1"), ("C + C + C", "it has 3")
+    for text, message in (*counts, ("", "the SMILES is empty"), (None, "must be text; got None")):
         with pytest.raises(ValueError, match=message):
             pair.split(text)
 

@@ -55,10 +55,7 @@ def test_texts_of_one_among_several_targets_are_left_out_at_any_share():
     labels = read_labels(cells, ["a", "b"])
     assert labels.problems == [""] * 40
     assert np.isfinite(labels.y[:, 0]).all()
-    assert labels.counts == {
-        "a": {"read": 40, "missing": 0, "left_out": 0, "censored": 0},
-        "b": {"read": 30, "missing": 0, "left_out": 10, "censored": 0},
-    }
+    assert [labels.counts[name]["left_out"] for name in "ab"] == [0, 10]
     with pytest.raises(ValueError, match="column 'b': 10 of 40 labels are texts"):
         read_labels([[b] for _, b in cells], ["b"])
     # A column with several different texts is an error, because they do not mark one kind of row.

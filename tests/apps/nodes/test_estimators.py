@@ -41,7 +41,7 @@ def test_communities_of_nodes_are_predicted(fitted):
     assert fitted.predict_set(coverage=0.8).shape == (60, 2)
 
 
-def test_labels_that_are_missing_are_predicted():
+def test_nodes_without_a_label_are_predicted():
     graph = _two_groups()
     for node in range(0, 60, 2):
         graph.nodes[node]["label"] = None

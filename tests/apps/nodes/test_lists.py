@@ -103,10 +103,8 @@ def test_a_header_is_not_read_as_an_edge(tmp_path):
 
 def test_encodings_are_those_of_the_mark_or_the_option(tmp_path):
     for text, encoding, named in (
-        ("é\tb\n", "utf-16", None),
-        ("é b\n", "utf-8-sig", None),
-        ("é b\n", "utf-8-sig", "utf-8"),
-        ("é b\n", "cp1252", "cp1252"),
+        *(("é\tb\n", "utf-16", None), ("é b\n", "utf-8-sig", None)),
+        *(("é b\n", "utf-8-sig", "utf-8"), ("é b\n", "cp1252", "cp1252")),
     ):
         path = tmp_path / "edges.txt"
         path.write_bytes(text.encode(encoding))

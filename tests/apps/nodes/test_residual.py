@@ -48,7 +48,7 @@ def _predictor(model):
     return model.predictor_.network
 
 
-def test_outputs_are_those_of_layers_of_pyg():
+def test_outputs_equal_those_of_the_layers_of_pyg():
     network, (x, edges) = _network(), _graph()
     hidden = network.norms[0](x @ network.table + network.bias).relu()
     for layer, skip, norm in zip(network.layers, network.skips, network.norms[1:]):
@@ -67,7 +67,7 @@ def test_outputs_are_those_of_layers_of_pyg():
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
-def test_a_label_that_is_an_input_is_no_target(monkeypatch, share):
+def test_labels_that_are_inputs_are_no_targets(monkeypatch, share):
     monkeypatch.setattr(residual, "LABEL_INPUTS", share)
     torch.manual_seed(0)
     network, (x, edges) = LabelledNetwork(SETTINGS, FEATURES, OUTPUTS), _graph()

@@ -17,11 +17,8 @@ from tests.apps.nodes.networks import class_network
 def test_parts_share_no_node_and_leave_out_the_unlabelled():
     y = torch.arange(600).double() % 3
     y[::10] = torch.nan
-    for split in (
-        per_class_split(y, 0),
-        random_node_split(y, 0, (0.6, 0.2, 0.2), by_class=True),
-        random_node_split(y, 0, (0.6, 0.2, 0.2), by_class=False),
-    ):
+    drawn = [random_node_split(y, 0, (0.6, 0.2, 0.2), by_class=each) for each in (True, False)]
+    for split in (per_class_split(y, 0), *drawn):
         every = torch.cat([split.train, split.val, split.test])
         assert sorted(every.tolist()) == y.isfinite().nonzero().flatten().tolist()
     split = per_class_split(y, 0)

@@ -184,11 +184,8 @@ def test_a_seed_gives_the_same_bits_and_csv_the_same_scores(tmp_path, trained):
 
 def test_the_shuffled_network_has_its_predictions_and_another_one_no_labels(tmp_path, trained):
     folder, _, _, _, edges, nodes = trained
-    again = write_parquet(
-        tmp_path / "again",
-        edges.sample(frac=1, random_state=1),
-        nodes.sample(frac=1, random_state=0),
-    )
+    shuffled = edges.sample(frac=1, random_state=1), nodes.sample(frac=1, random_state=0)
+    again = write_parquet(tmp_path / "again", *shuffled)
     stored = pd.read_csv(folder / "predictions.csv").set_index("node")
     table, lines = predicted(folder, again, tmp_path / "same.parquet")
     assert "parts of the model that read labels are not used" not in lines

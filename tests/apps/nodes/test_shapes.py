@@ -81,12 +81,8 @@ def test_columns_of_nodes_are_recognised_by_their_names(tmp_path):
 
 
 def test_columns_that_may_not_be_nodes_are_refused_and_chosen_by_options(tmp_path):
-    for header in (
-        "when,giver,taker",
-        "gene,disease,score1,score2",
-        "source_id,target_id,source_name,target_name",
-        ",P1,P2,P3",
-    ):
+    ids = "source_id,target_id,source_name,target_name"
+    for header in ("when,giver,taker", "gene,disease,score1,score2", ids, ",P1,P2,P3"):
         text = f"{header}\n" + "p,q,r,s\n"[: 2 * header.count(",") + 1] + "\n"
         with pytest.raises(GraphError, match=r"cannot choose .* set --source COL --target COL"):
             _read(tmp_path, "e.csv", text)

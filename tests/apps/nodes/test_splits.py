@@ -97,10 +97,7 @@ def test_masks_that_contradict_are_errors():
         ),
         ({"train_mask": torch.ones(NODES, 10)}, r"it is \(60, 10\): .* for example"),
         ({"train_mask": torch.arange(NODES)}, "must contain true and false; it contains '2'"),
-        (
-            {"train_mask": TRAIN & (Y == 0) & (torch.arange(NODES) < 2)},
-            "too few to draw a validation part",
-        ),
+        ({"train_mask": TRAIN & (Y == 0) & (torch.arange(NODES) < 2)}, "too few to draw a val"),
     ):
         with pytest.raises(GraphError, match=message):
             _masked(_data(**masks))

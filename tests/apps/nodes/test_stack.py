@@ -52,7 +52,7 @@ def _neighbours(nodes=30, edges=60):
     return Neighbours(torch.from_numpy(DRAW.integers(nodes, size=(2, edges))), nodes)
 
 
-def test_means_over_neighbours_are_those_of_a_loop():
+def test_means_over_neighbours_equal_a_loop():
     edges = torch.tensor([[0, 0, 1, 4], [1, 2, 2, 0]])
     both = Neighbours(edges, 5)
     x = DRAW.normal(size=(5, 2)).astype(np.float32)

@@ -22,25 +22,18 @@ def typed_tables(papers=90, authors=40, classes=3, seed=0, strength=0.9):
     ]
     cites = draw.integers(papers, size=(papers, 2))
     noisy = np.where(draw.random(authors) < strength, topic, draw.integers(classes, size=authors))
+    pages, topics = draw.normal(size=papers), [f"topic {kind}" for kind in label]
+    names = [f"n{paper}" for paper in range(papers)]
+    countries, ages = [f"country {kind}" for kind in noisy], draw.normal(size=authors)
+    people = [f"a{author}" for author in range(authors)]
     nodes = {
-        "papers": pd.DataFrame(
-            {
-                "id": [f"n{paper}" for paper in range(papers)],
-                "pages": draw.normal(size=papers),
-                "topic": [f"topic {kind}" for kind in label],
-            }
-        ),
-        "authors": pd.DataFrame(
-            {
-                "id": [f"a{author}" for author in range(authors)],
-                "country": [f"country {kind}" for kind in noisy],
-                "age": draw.normal(size=authors),
-            }
-        ),
+        "papers": pd.DataFrame({"id": names, "pages": pages, "topic": topics}),
+        "authors": pd.DataFrame({"id": people, "country": countries, "age": ages}),
     }
+    pairs = [(f"n{a}", f"n{b}") for a, b in cites]
     edges = {
         WRITES: pd.DataFrame(writes, columns=["author", "paper"]),
-        CITES: pd.DataFrame([(f"n{a}", f"n{b}") for a, b in cites], columns=["source", "target"]),
+        CITES: pd.DataFrame(pairs, columns=["source", "target"]),
     }
     return edges, nodes
 

@@ -110,16 +110,10 @@ def _run(task: str, **changes: object) -> RunFacts:
     return RunFacts(**(facts | changes))
 
 
-@pytest.mark.parametrize(
-    ("task", "files"),
-    [
-        ("regression", {"parity", "calibration", "learning-curve"}),
-        ("classification", {"roc", "calibration", "learning-curve"}),
-    ],
-)
-def test_a_run_gives_a_page_with_every_section(task: str, files: set[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("task", "figure"), [("regression", "parity"), ("classification", "roc")])
+def test_a_run_gives_a_page_with_every_section(task: str, figure: str, tmp_path: Path) -> None:
     content, figures = run_report(_run(task), [Section("The worst", ("Here.",))])
-    assert set(figures) == files
+    assert set(figures) == {figure, "calibration", "learning-curve"}
     titles = [section.title for section in content.sections]
     assert titles == [
         "Metrics", "Uncertainty", "The worst",

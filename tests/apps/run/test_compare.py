@@ -29,7 +29,7 @@ def write_run(folder, errors, labels=LABELS, task="regression", column="measured
     return folder
 
 
-def test_difference_of_rows_is_that_of_the_rmse_with_an_interval_and_a_corrected_test(tmp_path):
+def test_difference_of_two_runs_has_an_interval_and_a_corrected_test(tmp_path):
     random = np.random.default_rng(1)
     noise = random.normal(size=200)
     runs = [

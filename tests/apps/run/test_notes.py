@@ -9,12 +9,9 @@ from gattn.apps.run.notes import baseline_note, coverage_note
 
 
 def measured(share, test=400, val=100, task="regression", **intervals):
-    return {
-        "task": task,
-        "test": {"rmse": 1.0},
-        "intervals": {"coverage": 0.9, "held": share, "mean_width": 1.0, **intervals},
-        "molecules": {"test": test, "val": val},
-    }
+    intervals = {"coverage": 0.9, "held": share, "mean_width": 1.0, **intervals}
+    counts = {"test": test, "val": val}
+    return {"task": task, "test": {"rmse": 1.0}, "intervals": intervals, "molecules": counts}
 
 
 @pytest.mark.parametrize("other", [{"rmse": 0.8, "r2": 0.1}, {"rmse": 2.0, "r2": 0.6}])

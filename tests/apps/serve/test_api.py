@@ -275,13 +275,8 @@ def test_a_bad_request_is_refused_with_a_sentence(client):
     query = {"content": b"smiles\nC\n", "headers": {"content-type": "text/csv"}}
     for path in ("?encoding=none", "?coverage=2", "?smiles=no", "?model=none"):
         _is_refused(client.post(f"/predict{path}", **query))
-    for body in (
-        {"smiles": "C" * 251},
-        {"smiles": ""},
-        {"smiles": "C", "method": "x"},
-        {"smiles": "C", "target": "x"},
-        {"smiles": "C", "model": "classes", "method": "attention"},
-    ):
+    faults = {"method": "x"}, {"target": "x"}, {"model": "classes", "method": "attention"}
+    for body in ({"smiles": "C" * 251}, {"smiles": ""}, *({"smiles": "C"} | one for one in faults)):
         _is_refused(client.post("/explain", json=body))
     for body in ({"name": "x"}, {"name": ""}, {"name": "n1", "model": "numbers"}):
         _is_refused(client.post("/node", json=body))
@@ -385,14 +380,7 @@ def test_an_open_request_gets_503_when_the_server_stops():
 def test_requests_of_other_hosts_and_origins_are_refused(client):
     assert client.get("/health", headers={"host": "localhost:8000"}).status_code == 200
     assert client.get("/health", headers={"host": "[::1]:8000"}).status_code == 200
-    for host in (
-        "evil.example",
-        "evil.example:8000",
-        "127.0.0.1.evil.example",
-        "",
-        "[",
-        "10.0.0.1",
-    ):
+    for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[", "10.0.0.1"):
         assert client.get("/health", headers={"host": host}).status_code == 403
     for origin, status in (("http://127.0.0.1", 200), ("http://evil.example", 403), ("null", 403)):
         assert client.get("/health", headers={"origin": origin}).status_code == status
@@ -441,12 +429,8 @@ def test_a_proxy_with_tls_reaches_the_server_by_an_allowed_host(client_of):
         local = {**proxy, "host": "127.0.0.1:8000"}  # A proxy can also send its own Host.
         for headers in (proxy, local):
             assert client.post("/predict", headers=headers, **body).status_code == 200
-        for change in (
-            {"authorization": ""},
-            {"origin": "https://evil.example"},
-            {"host": "evil.example"},
-            {"origin": "null"},
-        ):
+        hosts = {"origin": "https://evil.example"}, {"host": "evil.example"}, {"origin": "null"}
+        for change in ({"authorization": ""}, *hosts):
             refused = client.post("/predict", headers={**proxy, **change}, **body)
             assert refused.status_code == (401 if "authorization" in change else 403), change
     for name in ("https://models.example.org", "models.example.org:443", ""):
@@ -455,13 +439,9 @@ def test_a_proxy_with_tls_reaches_the_server_by_an_allowed_host(client_of):
 
 
 def test_a_page_of_another_site_shows_no_picture_of_the_server(client):
-    for site, mode, status in (
-        ("cross-site", "image", 403),
-        ("same-site", "iframe", 403),
-        ("cross-site", "document", 200),
-        ("same-origin", "image", 200),
-        ("none", "document", 200),
-    ):
+    embedded = ("cross-site", "image", 403), ("same-site", "iframe", 403)
+    direct = ("cross-site", "document", 200), ("none", "document", 200)
+    for site, mode, status in (*embedded, *direct, ("same-origin", "image", 200)):
         headers = {"sec-fetch-site": site, "sec-fetch-dest": mode}
         answer = client.get("/node/picture?name=n1", headers=headers)
         assert answer.status_code == status, (site, mode)

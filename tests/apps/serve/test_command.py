@@ -43,15 +43,7 @@ def test_a_missing_package_is_named_with_the_extra(serve, folders, monkeypatch):
 
 @pytest.mark.slow
 def test_a_server_answers_and_ends_by_a_signal(folders):
-    command = [
-        sys.executable,
-        "-m",
-        "gattn.apps.cli",
-        "serve",
-        str(folders["classes"]),
-        "--port",
-        "0",
-    ]
+    command = [sys.executable, "-m", "gattn.apps.cli", "serve", folders["classes"], "--port", "0"]
     command += ["--workers", "1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr.readline() == f"Loading {folders['classes']}\n"

@@ -204,7 +204,7 @@ def test_a_file_with_bad_rows_is_predicted_sorted_and_downloaded(page, tmp_path)
     assert len(saved.splitlines()) == 5
 
 
-def test_a_download_has_no_formula(page):
+def test_cells_of_a_download_are_no_formulas(page):
     cells = ["=1+1", "+cmd|' /C calc'!A0", "@x", "-2+3", "-2.5", "+1e-3", "-inf", "ok", '=A1,"b"']
     table = {"columns": ["=HYPERLINK(1)"], "rows": [[cell] for cell in cells]}
     saved = page.browser.execute_async_script(

@@ -27,10 +27,7 @@ def _written(tmp_path_factory, content: bytes):
 @settings(deadline=None)
 @given(
     st.lists(st.lists(CELLS, min_size=2, max_size=4), max_size=8),
-    st.sampled_from(",;\t|"),
-    st.sampled_from(["\n", "\r\n", "\r"]),
-    ENCODINGS,
-    st.booleans(),
+    *(st.sampled_from(",;\t|"), st.sampled_from(["\n", "\r\n", "\r"]), ENCODINGS, st.booleans()),
 )
 def test_tables_of_the_csv_module_are_read_back(
     tmp_path_factory, rows, separator, newline, encoding, last_newline
@@ -92,10 +89,8 @@ def test_the_line_of_a_row_is_its_first_line(tmp_path):
     path.write_bytes(b'\r\n"smi\nles",y\r\n\r\n"C",1\r\n"C\r\nC",2\r\nO\r\n\r\nN,1,2,3')
     rows = list(open_table(path, ["y"]).rows())
     assert [row.line for row in rows] == [5, 6, 8, 10]
-    assert [row.problem for row in rows] == [
-        *["", "", "1 cell but the header has 2"],
-        "4 cells but the header has 2",
-    ]
+    problems = [row.problem for row in rows]
+    assert problems == ["", "", "1 cell but the header has 2", "4 cells but the header has 2"]
     assert rows[3].cells == ["N", "1,2,3"]
 
 

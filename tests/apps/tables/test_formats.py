@@ -88,10 +88,8 @@ def test_the_ending_of_the_output_for_a_smiles_file_names_its_separator(tmp_path
     with table.writer(tmp_path / name, ["y"]) as writer:
         writer.writerow(["CCO", "ethanol", 1])
     lines = (tmp_path / name).read_text().splitlines()
-    assert [line.split(separator) for line in lines] == [
-        ["smiles", "name", "y"],
-        ["CCO", "ethanol", "1"],
-    ]
+    cells = [line.split(separator) for line in lines]
+    assert cells == [["smiles", "name", "y"], ["CCO", "ethanol", "1"]]
 
 
 def test_a_smiles_file_is_refused_by_a_model_of_two_molecules(tmp_path):
@@ -102,10 +100,8 @@ def test_a_smiles_file_is_refused_by_a_model_of_two_molecules(tmp_path):
 
 def test_the_only_column_with_a_usual_name_contains_the_smiles(tmp_path):
     for header, column in (
-        ("id,SMILES,y", "SMILES"),
-        ("Drug,y", "Drug"),
-        ("ID;Canonical_SMILES", "Canonical_SMILES"),
-        ("Drug,smiles", "smiles"),
+        *(("id,SMILES,y", "SMILES"), ("Drug,y", "Drug")),
+        *(("ID;Canonical_SMILES", "Canonical_SMILES"), ("Drug,smiles", "smiles")),
     ):
         (tmp_path / "x.csv").write_text(f"{header}\n")
         assert open_molecules(tmp_path / "x.csv", ["smiles"]).smiles == (column,)

@@ -92,7 +92,7 @@ def test_settings_that_contradict_are_errors():
             NumberFormat(**settings)
 
 
-def test_a_column_names_its_pattern_and_the_option_that_reads_it():
+def test_note_on_a_column_names_its_number_format_and_the_option():
     for cells, kind, options in ADVICE:
         (pattern,) = read_numbers(cells).patterns
         assert (pattern.kind, cells[pattern.place]) == (kind, pattern.example)

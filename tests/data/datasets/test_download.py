@@ -21,13 +21,8 @@ def served(tmp_path):
     server.mkdir()
     (server / "a.csv").write_bytes(CONTENT)
     file = DataFile("a.csv", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
-    return dataclasses.replace(
-        get_dataset("esol"),
-        name="served",
-        folder="collection/served/raw",
-        files=(file,),
-        url=server.as_uri() + "/",
-    )
+    place = {"folder": "collection/served/raw", "url": server.as_uri() + "/"}
+    return dataclasses.replace(get_dataset("esol"), name="served", files=(file,), **place)
 
 
 def test_root_is_the_argument_then_the_variable_then_the_cache(monkeypatch, tmp_path):

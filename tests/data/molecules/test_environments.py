@@ -25,7 +25,7 @@ def keys_of(*smiles: str) -> np.ndarray:
     return builder.skeletons().environments
 
 
-def test_descriptors_are_those_of_rdkit():
+def test_descriptors_equal_those_of_rdkit():
     smiles = [*load_molecules("chembl2321810").smiles[::4], *ODD]
     result = featurise(smiles)
     assert not any(result.errors)

@@ -19,14 +19,8 @@ def _hot(values, names):
 def test_atoms_are_described_by_name():
     alanine = Chem.MolFromSmiles("C[C@H](N)C(=O)[O-]")
     centre, oxygen = alanine.GetAtomWithIdx(1), alanine.GetAtomWithIdx(5)
-    assert _hot(atom_features(centre), ATOM_FEATURES) == {
-        "element=C",
-        "degree=3",
-        "charge=0",
-        "chirality=S",
-        "hydrogens=1",
-        "hybridisation=SP3",
-    }
+    features = {"element=C", "degree=3", "charge=0", "chirality=S", "hydrogens=1"}
+    assert _hot(atom_features(centre), ATOM_FEATURES) == {*features, "hybridisation=SP3"}
     assert "charge=-1" in _hot(atom_features(oxygen), ATOM_FEATURES)
     assert atom_features(oxygen)[-1] == pytest.approx(0.15999)
     pyrrole = Chem.MolFromSmiles("c1cc[nH]c1").GetAtomWithIdx(3)
@@ -46,12 +40,8 @@ def test_bonds_are_described_by_name():
     trans = Chem.MolFromSmiles("F/C=C/F").GetBondWithIdx(1)
     assert _hot(bond_features(trans), BOND_FEATURES) == {"order=DOUBLE", "stereo=E"}
     ring = Chem.MolFromSmiles("c1ccccc1").GetBondWithIdx(0)
-    assert _hot(bond_features(ring), BOND_FEATURES) == {
-        "order=AROMATIC",
-        "stereo=none",
-        "conjugated",
-        "ring",
-    }
+    features = {"order=AROMATIC", "stereo=none", "conjugated", "ring"}
+    assert _hot(bond_features(ring), BOND_FEATURES) == features
 
 
 def test_changed_features_require_a_new_version():

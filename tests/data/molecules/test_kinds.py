@@ -30,7 +30,7 @@ def packed(smiles):
 
 
 @pytest.mark.parametrize("read", [3, 1024])
-def test_features_are_those_of_every_atom_and_bond(read, monkeypatch):
+def test_features_of_a_batch_equal_those_of_each_atom_and_bond(read, monkeypatch):
     monkeypatch.setattr(building, "BLOCK", read)
     builder, molecules = packed([*ODD, *load_molecules("chembl2321810").smiles[::20], *ODD])
     result = builder.pack()
@@ -59,7 +59,7 @@ def test_an_aromatic_atom_without_an_aromatic_bond_is_found():
     np.testing.assert_array_equal(atoms.table[atoms.order][6:], expected)
 
 
-def test_counted_descriptors_are_rdkits_also_of_a_polymer():
+def test_descriptors_by_counting_equal_those_of_rdkit_for_polymers():
     builder, molecules = packed([*ODD, "CC" * 400, "NC(=O)" * 200])
     columns = [DESCRIPTORS.index(name) for name in COUNTED]
     rows = descriptor_rows(molecules, builder.skeletons())[:, columns]

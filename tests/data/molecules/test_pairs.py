@@ -29,7 +29,7 @@ def graphs_of(smiles, **row_format):
     return parsed.inputs.molecules.arrays
 
 
-def test_columns_are_those_of_rdkit():
+def test_atom_pair_columns_equal_those_of_rdkit():
     smiles = [*ODD, *load_molecules("chembl2321810").smiles[::5]]
     generator = rdFingerprintGenerator.GetAtomPairGenerator(
         maxDistance=PAIR_DISTANCE, fpSize=2048, countSimulation=False
@@ -39,7 +39,7 @@ def test_columns_are_those_of_rdkit():
         assert row.tolist() == expected.clip(max=255).tolist(), text
 
 
-def test_pairs_are_those_of_the_distance_matrix():
+def test_pairs_equal_those_of_the_distance_matrix():
     smiles = [*ODD[:30], "C1" + "CC(O)" * 50 + "C1"]
     graphs = graphs_of(smiles)
     counted = atom_pairs(graphs)

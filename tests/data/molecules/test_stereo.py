@@ -36,7 +36,7 @@ def _rows(smiles):
     return sorted(graph.x.tolist()), sorted(graph.edge_attr.tolist())
 
 
-def test_numbers_of_stereochemistry_are_those_of_rdkit():
+def test_descriptors_of_stereochemistry_equal_those_of_rdkit():
     tags, kinds = Chem.ChiralType, Chem.BondStereo
     centres = tags.CHI_TETRAHEDRAL_CW, tags.CHI_TETRAHEDRAL_CCW
     planar = kinds.STEREOZ, kinds.STEREOE, kinds.STEREOCIS, kinds.STEREOTRANS
@@ -87,7 +87,7 @@ def test_nine_inositols_have_nine_graphs():
     assert len(rings) == 9
 
 
-def test_groups_that_say_what_is_unknown_have_no_label():
+def test_atoms_of_unknown_stereochemistry_have_no_label():
     text = "C[C@H](F)[C@@H](O)Cl"
     assert configurations(Chem.MolFromSmiles(text)).atoms == {1: "S", 3: "S"}
     for group in ("&1", "o1"):
@@ -163,7 +163,7 @@ def test_isotopes_of_heavy_atoms_are_masses():
     assert torch.equal(heavy[:-1], light[:-1])
 
 
-def test_places_are_those_of_the_text():
+def test_positions_of_atoms_are_those_in_the_text():
     assert written_places("[H]OC", 2) == [1, 2]
     assert written_places("[2H]C([H])([2H])O", 2) == [1, 4]
     assert written_places("[Hg]C[H]", 2) == [0, 1]

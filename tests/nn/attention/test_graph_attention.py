@@ -132,14 +132,8 @@ def test_bad_input_gets_one_clear_error():
         (lambda: GraphAttention(6, score="cosine", edge_dim=2), "dot or additive score"),
         (lambda: GraphAttention(6)(x, x, x, graph, edge_attr=x), "edge_dim is None"),
         (lambda: GraphAttention(6, edge_dim=2)(x, x, x, graph), "edge_dim is 2"),
-        (
-            lambda: GraphAttention(6, score=lambda q, k, e: q)(x, x, x, graph),
-            r"score must return \[b, h\] for b edges; got 3 dimensions",
-        ),
-        (
-            lambda: GraphAttention(6, score=lambda q, k, e: q[:, 0])(x, x, x, graph),
-            r"score must return shape \(16, 1\); got \(16, 6\)",
-        ),
+        (lambda: GraphAttention(6, score=lambda q, *_: q)(x, x, x, graph), "got 3 dimensions"),
+        (lambda: GraphAttention(6, score=lambda q, *_: q[:, 0])(x, x, x, graph), r"\(16, 1\); got"),
     ]:
         with pytest.raises(ValueError, match=message):
             call()

@@ -10,7 +10,7 @@ import torch_geometric.nn as pyg
 from torch_geometric.nn.models import attentive_fp
 from torch_geometric.utils import softmax
 
-from gattn import Graph, nn
+from gattn import nn
 from gattn.nn import record_attention
 
 PAIRS = torch.tensor([[1, 3, 0, 1, 2, 0, 4, 3], [0, 0, 1, 1, 2, 4, 0, 1]])
@@ -19,6 +19,7 @@ LOOPS = PAIRS[0] == PAIRS[1]
 WRITES, CITES = ("author", "writes", "paper"), ("paper", "cites", "paper")
 TYPES = (["author", "paper"], [WRITES, CITES])
 
+MULTIPLICATIVE = {"dim": 2, "attention_mode": "multiplicative-self-attention"}
 LAYERS = {
     "GATConv": ((6, 4, 2), {"edge_dim": 3}, ("edge_attr",)),
     "GATConv, no loops": ((6, 4, 2), {"add_self_loops": False}, ()),
@@ -31,11 +32,7 @@ LAYERS = {
     "RGATConv": ((6, 4, 2), {"heads": 2, "edge_dim": 3}, ("edge_type", "edge_attr")),
     "RGATConv, additive": ((6, 4, 2), {"mod": "additive"}, ("edge_type",)),
     "RGATConv, f-scaled": ((6, 4, 2), {"mod": "f-scaled"}, ("edge_type",)),
-    "RGATConv, multiplicative": (
-        (6, 4, 2),
-        {"heads": 2, "dim": 2, "attention_mode": "multiplicative-self-attention"},
-        ("edge_type",),
-    ),
+    "RGATConv, multiplicative": ((6, 4, 2), {"heads": 2, **MULTIPLICATIVE}, ("edge_type",)),
     "GATEConv": ((6, 6, 3), {}, ("edge_attr",)),
 }
 """Arguments of each layer, and its additional inputs."""
@@ -122,11 +119,8 @@ def test_weights_and_biases_of_each_edge_type_match_pyg(beside_pyg, monkeypatch,
     if name == "HGTConv":  # HGTConv computes one softmax over the edges of all types
         weights, per_type = [torch.cat(weights)], [torch.cat(per_type)]
     turn = {"bias": iter(per_type), "weight": iter(weights)}
-    monkeypatch.setattr(
-        sys.modules[type(theirs).__module__],
-        "softmax",
-        lambda score, *args: softmax(score + next(turn["bias"]), *args),
-    )
+    module = sys.modules[type(theirs).__module__]
+    monkeypatch.setattr(module, "softmax", lambda s, *args: softmax(s + next(turn["bias"]), *args))
     theirs.register_message_forward_hook(
         lambda layer, inputs, message: message * next(turn["weight"]).unsqueeze(1)
     )
@@ -216,20 +210,6 @@ def test_edge_terms_follow_edges_of_every_format(beside_pyg):
                                      attn_bias=other.repeat(2)))  # fmt: skip
 
 
-@pytest.mark.parametrize("make", [nn.GATConv, nn.TransformerConv])
-def test_first_and_second_derivatives_pass_gradcheck(make):
-    torch.manual_seed(0)
-    layer, x = make(3, 2, 2).double(), _draw(5, 3)
-    inputs = [x, _draw(8).abs(), _draw(8, 2)]
-
-    def run(x, weight, bias):
-        return layer(x, Graph(PAIRS, 5), edge_weight=weight, attn_bias=bias)
-
-    inputs = [t.requires_grad_() for t in inputs]
-    assert torch.autograd.gradcheck(run, inputs, fast_mode=True)
-    assert torch.autograd.gradgradcheck(run, inputs, fast_mode=True)
-
-
 def test_override_that_ignores_edge_terms_is_an_error():
     class Mine(nn.GATConv):
         def edge_update(self, alpha_j, alpha_i, index, ptr, dim_size):
@@ -249,16 +229,8 @@ def test_override_that_ignores_edge_terms_is_an_error():
         ({"edge_weight": torch.ones(8, 2)}, ValueError, r"edge_weight must have shape \(8,\)"),
         ({"edge_weight": torch.tensor(1.0)}, ValueError, r"have shape \(8,\); got \(\)"),
         ({"attn_bias": torch.ones(8, device="meta")}, ValueError, "must be on cpu, as x; got meta"),
-        (
-            {"edge_weight": torch.ones(8).cfloat()},
-            TypeError,
-            "must contain real numbers; got torch.c",
-        ),
-        (
-            {"attn_bias": torch.ones(8).cfloat()},
-            TypeError,
-            "must contain real numbers; got torch.c",
-        ),
+        ({"edge_weight": torch.ones(8).cfloat()}, TypeError, "must contain real numbers; got"),
+        ({"attn_bias": torch.ones(8).cfloat()}, TypeError, "must contain real numbers; got"),
         ({"attn_bias": torch.ones(8, 3)}, ValueError, r"shape \(8,\) or \(8, 2\); got \(8, 3\)"),
         ({"attn_bias": torch.ones(8).double()}, TypeError, "must be torch.float32, as x"),
         ({"edge_weight": [1.0] * 8}, TypeError, "edge_weight must be a tensor"),
@@ -270,13 +242,8 @@ def test_wrong_edge_terms_are_refused(options, error, message):
         nn.GATConv(6, 4, 2)(torch.randn(5, 6), PAIRS, **options)
 
 
-EDGE_BY_EDGE = {
-    "GATConv": (6, 4, 2),
-    "GATv2Conv": (6, 4, 2),
-    "TransformerConv": (6, 4, 2),
-    "AGNNConv": (),
-    "SuperGATConv": (6, 4, 2),
-}
+EDGE_BY_EDGE = dict.fromkeys(["GATConv", "GATv2Conv", "TransformerConv", "SuperGATConv"], (6, 4, 2))
+EDGE_BY_EDGE["AGNNConv"] = ()
 
 
 @pytest.mark.parametrize("path", ["fused", "edge by edge"])

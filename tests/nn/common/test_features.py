@@ -43,12 +43,6 @@ def test_features_of_another_width_or_dtype_are_refused(take):
         take(X)
 
 
-def test_gps_conv_refuses_x_of_wrong_width():
-    layer = nn.GPSConv(16, nn.GATConv(16, 16))
-    with pytest.raises(ValueError, match=r"x must have 16 features; got shape \(5, 15\)"):
-        layer(X[:, :15], EDGES)
-
-
 @pytest.mark.parametrize(
     "take",
     [
@@ -72,22 +66,15 @@ def test_edge_features_of_another_width_or_dtype_are_refused(take):
     ("call", "error", "message"),
     [
         (lambda: fp(X, EDGES, None), TypeError, "edge_attr must be a tensor; got NoneType"),
+        (lambda: nn.GPSConv(9, None)(X, EDGES), ValueError, r"x must have 9 features; got shape"),
         (lambda: nn.GATConv((16, 8), 4)(X, EDGES), ValueError, "destinations must have 8 features"),
-        (
-            lambda: nn.GATConv((16, 8), 4)((X, X), EDGES),
-            ValueError,
-            r"x of the destinations must have 8 features; got shape \(5, 16\)",
-        ),
+        (lambda: nn.GATConv((16, 8), 4)((X, X), EDGES), ValueError, r"destinations .* got shape"),
         (lambda: nn.GATConv("16", 4), ValueError, "in_channels must be an int or a pair .*'16'"),
         (lambda: nn.GATv2Conv((1, 2, 3), 4), ValueError, "in_channels must be an int or a pair"),
         (lambda: nn.SuperGATConv("16", 4), ValueError, "in_channels must be an int or a pair"),
         (lambda: nn.GraphAttention(16)(None, X, X, EDGES), TypeError, "query must be a tensor"),
         (lambda: nn.GraphAttention(16)(X[0], X, X, EDGES), ValueError, "query must have shape"),
-        (
-            lambda: nn.LearnedQueryReadout(16, 8)(X, BATCH, dim_size=torch.tensor([2, 2])),
-            TypeError,
-            "dim_size must be an int",
-        ),
+        (lambda: nn.LearnedQueryReadout(16, 8)(X, BATCH, dim_size=BATCH), TypeError, "be an int"),
         (
             lambda: nn.HGTConv({"a": 4}, 4, (["a"], [("a", "to", "a")]))(
                 {"a": X[:, :4]}, {("a", "from", "a"): EDGES}

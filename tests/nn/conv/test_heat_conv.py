@@ -92,11 +92,8 @@ def test_invalid_types_are_refused(case):
 def test_compiled_code_asserts_the_range_of_types():
     layer, x, edge_index = HEATConv(6, 4, 2, 3, **SIZES), torch.randn(4, 6), torch.eye(2).long()
     compiled = torch.compile(layer, fullgraph=True, backend="eager")
-    kinds, edge_kinds, edge_attr = (
-        torch.tensor([0, 1, 1, 0]),
-        torch.tensor([0, 2]),
-        torch.ones(2, 3),
-    )
+    kinds, edge_kinds = torch.tensor([0, 1, 1, 0]), torch.tensor([0, 2])
+    edge_attr = torch.ones(2, 3)
     torch.testing.assert_close(compiled(x, edge_index, kinds, edge_kinds, edge_attr),
                                layer(x, edge_index, kinds, edge_kinds, edge_attr))  # fmt: skip
     with pytest.raises(RuntimeError, match=r"node_type must be in \[0, 2\)"):

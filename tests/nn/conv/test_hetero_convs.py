@@ -9,12 +9,8 @@ from gattn.nn.conv import typed
 
 NODES = {"author": 4, "paper": 6, "venue": 2, "topic": 3}
 WIDTHS = {"author": 5, "paper": 8, "venue": 3, "topic": 2}
-EDGES = [
-    ("author", "writes", "paper"),
-    ("paper", "by", "author"),
-    ("paper", "cites", "paper"),
-    ("author", "sits_at", "venue"),
-]
+EDGES = [("author", "writes", "paper"), ("paper", "by", "author")]
+EDGES += [("paper", "cites", "paper"), ("author", "sits_at", "venue")]
 METADATA = list(NODES), EDGES
 
 

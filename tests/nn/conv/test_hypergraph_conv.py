@@ -9,16 +9,11 @@ from gattn.nn import HypergraphConv, record_attention
 PAIRS = torch.tensor([[0, 1, 2, 2, 3, 4, 0], [0, 0, 0, 1, 1, 3, 3]])  # hyperedge 2 has no nodes
 
 
+BY_EDGE = {"use_attention": True, "heads": 2, "attention_mode": "edge", "concat": False}
+
+
 @pytest.mark.parametrize("path", ["fused", "edge by edge"])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"use_attention": True, "heads": 2},
-        {"use_attention": True, "heads": 2, "attention_mode": "edge", "concat": False},
-    ],
-    ids=["plain", "node", "edge"],
-)
+@pytest.mark.parametrize("options", [{}, {"use_attention": True, "heads": 2}, BY_EDGE])
 def test_matches_pyg(beside_pyg, options, path):
     theirs, ours = beside_pyg.pair("HypergraphConv", 6, 4, **options)
     if path != "fused":
@@ -30,7 +25,7 @@ def test_matches_pyg(beside_pyg, options, path):
     beside_pyg.check(theirs, ours, x, PAIRS[:, :0], num_edges=4, **attention)
 
 
-def test_a_graph_gives_the_output_of_its_index():
+def test_a_graph_gives_the_output_of_its_hyperedge_index():
     torch.manual_seed(0)
     layer, x, attr = HypergraphConv(6, 4, True, heads=2), torch.randn(6, 6), torch.randn(4, 6)
     graph = Graph(PAIRS, (6, 4))

@@ -75,11 +75,8 @@ def _one_by_one(layer, x, pos, edge_index, weight, bias):
 
 def test_positions_far_from_origin_keep_precision():
     torch.manual_seed(0)
-    layer, x, pos = (
-        PointTransformerConv(6, 4),
-        torch.randn(4, 6),
-        torch.randn(4, 3).round(decimals=1),
-    )
+    layer, x = PointTransformerConv(6, 4), torch.randn(4, 6)
+    pos = torch.randn(4, 3).round(decimals=1)
     here = layer(x, pos, EDGES)
     away = layer(x, pos + 4096, EDGES)
     # The rounding error of fp32 positions near 4096.

@@ -1,5 +1,6 @@
 import pytest
 import torch
+import torch.nn.functional as F
 
 from gattn import graphs
 from gattn.functional import linear_attention
@@ -28,11 +29,7 @@ def _written_out(query, key, value, phi):
 
 @pytest.mark.parametrize(
     ("feature_map", "phi"),
-    [
-        ("elu", lambda x: torch.nn.functional.elu(x) + 1),
-        ("relu", lambda x: x.relu() + 0),
-        ("identity", lambda x: x),
-    ],
+    [("elu", lambda x: F.elu(x) + 1), ("relu", lambda x: x.relu() + 0), ("identity", lambda x: x)],
 )
 def test_matches_its_equation(feature_map, phi):
     query, key, value = _inputs()

@@ -87,11 +87,8 @@ def test_query_and_key_may_be_tuples_of_tensors_of_any_shape(hub, tensors) -> No
     key = {"key": tensors["key"].detach(), "position": position}
     actual = attention(score, (query, position), key, value, hub, edge_attr=width)
     source, destination = hub.edge_index
-    scores = score(
-        (query[destination], position[destination]),
-        {name: tensor[source] for name, tensor in key.items()},
-        width,
-    )
+    keys = {name: tensor[source] for name, tensor in key.items()}
+    scores = score((query[destination], position[destination]), keys, width)
     expected = aggregate(edge_softmax(scores, hub), value, hub)
     torch.testing.assert_close(actual, expected)
     gradients = [torch.autograd.grad(out.square().sum(), position)[0] for out in (actual, expected)]

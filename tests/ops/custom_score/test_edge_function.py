@@ -103,10 +103,8 @@ def test_score_that_does_not_compile_runs_with_one_warning(hub, tensors, monkeyp
 
 def test_threads_that_share_a_module_do_not_change_its_parameters(hub, tensors):
     score = Perceptron().double()
-    parameters, ends = (
-        list(score.parameters()),
-        [tensors[name] for name in ("query", "key", "value")],
-    )
+    parameters = list(score.parameters())
+    ends = [tensors[name] for name in ("query", "key", "value")]
 
     def run(_: int) -> Tensor:
         return attention(score, *ends, hub, edge_attr=tensors["edge_attr"])

@@ -30,11 +30,7 @@ PARAMETER = torch.ones(WIDTH, dtype=torch.float64, requires_grad=True)
         (gaussian, {"key": [1.0]}, TypeError, "key must be a tensor; got float"),
         (gaussian, {"value": ()}, TypeError, "value must be a tensor if there is no message"),
         (gaussian, {"graph": "edges"}, TypeError, "graph must be a gattn.Graph"),
-        (
-            gaussian, {"message": lambda v, e: v[:, 0]}, ValueError,
-            r"message must return \(b, 2, c\), a row for each of b edges and head; for 43 "
-            r"edges it returned \(43, 3\)",
-        ),
+        (gaussian, {"message": lambda v, e: v[:, 0]}, ValueError, r"must return \(b, 2, c\), a"),
         (
             lambda q, k, e: (q * k).sum(-1)[:, :1] - torch.ones(len(q)), {}, ValueError,
             r"score must return \[b, 2\] for b edges, .* for 43 edges it returned \(43, 43\)",

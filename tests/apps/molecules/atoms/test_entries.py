@@ -45,11 +45,8 @@ def test_written_hydrogens_have_an_entry(smiles, add_h):
 
 def test_values_of_hydrogens_are_left_out_and_lists_may_omit_them():
     order, _ = entries("[H]OC")
-    for count, level, positions, places in (
-        (3, "atom", [1, 2], [0, 1]),
-        (2, "atom", [0, 1], [0, 1]),
-        (2, "bond", [1], [0]),
-    ):
+    cases = (3, "atom", [1, 2], [0, 1]), (2, "atom", [0, 1], [0, 1]), (2, "bond", [1], [0])
+    for count, level, positions, places in cases:
         used, nodes = place_values(count, level, order)
         assert (used.tolist(), nodes.tolist()) == (positions, places)
     with pytest.raises(ValueError, match="4 values, and the molecule has 3 atoms, or 2 without"):

@@ -27,14 +27,11 @@ def test_a_cell_with_a_list_gives_its_values():
 
 
 def test_cells_that_are_no_lists_are_errors():
-    for cell, message in (
-        ("0.5", "expected a list"),
-        ("[1, [2]]", "numbers or texts"),
-        ("[{}]", "numbers or texts"),
-        ("[__import__('os')]", "expected a list"),
-        (5.0, "expected a list"),
-    ):
-        with pytest.raises(ValueError, match=message):
+    for cell in ("0.5", "[__import__('os')]", 5.0):
+        with pytest.raises(ValueError, match="expected a list"):
+            read_list(cell)
+    for cell in ("[1, [2]]", "[{}]"):
+        with pytest.raises(ValueError, match="numbers or texts"):
             read_list(cell)
 
 
