@@ -166,7 +166,8 @@ template <class T> struct ScoreGradients {
       rows[t] = value[graph.col[first + t]], ahead[t] = value[graph.col[next]];
       if (grad_edge_attr) prefetch<1>(grad_edge_attr + graph.perm[next] * features, features);
     }
-    dot_rows(grads.data(), lanes, grad_row, rows.data(), ahead.data(), count, heads, channels);
+    dot_rows(grads.data(), lanes, grad_row, rows.data(), ahead.data(), count, heads, channels,
+             graph.is_large);
   }
 
   // Compute the weights of a block and the gradients of the scaled scores, and store both for the
@@ -220,11 +221,11 @@ template <class Score, class T, class I> struct AttentionForward {
   using A = acc_t<T>;
 
   Score score;
-  Indices<I> col;
+  Edges<I> graph;
   Table<const T> value;
   T* out;
   A *out_acc, *row_max, *row_sum;
-  i64 num_edges, heads, lanes, value_heads, channels;
+  i64 heads, lanes, value_heads, channels;
   EdgeTerms<T> terms;
 
   Buffer<A> scores, weighted, block_sum, factor;
@@ -284,9 +285,9 @@ template <class Score, class T, class I> struct AttentionForward {
       const i64 count = std::min(block, last - at);
       const bool is_first = at == first;
       for (i64 t = 0; t < count; ++t) {
-        rows[t] = value[col[at + t]];
-        const i64 next = at + t + Score::value_prefetch_distance;
-        if (next < num_edges) prefetch(value[col[next]], value_heads * channels);
+        rows[t] = value[graph.col[at + t]];
+        const i64 next = std::min(at + t + Score::value_prefetch_distance, graph.e - 1);
+        prefetch_from(graph.is_large, value[graph.col[next]], value_heads * channels);
       }
       score.scores(at, count, scores.data());
       if (terms.bias) terms.add_bias(scores.data(), at, count);
@@ -347,13 +348,12 @@ void attend(const Score& score, const Args& args, const Rows& value, i64 value_h
   const Edges<I> edges(args);
   const AttentionForward<Score, T, I> body{
       .score = score,
-      .col = edges.col,
+      .graph = edges,
       .value = value,
       .out = static_cast<T*>(args.out),
       .out_acc = static_cast<A*>(args.out_acc),
       .row_max = static_cast<A*>(args.row_max),
       .row_sum = static_cast<A*>(args.row_sum),
-      .num_edges = edges.e,
       .heads = args.heads,
       .lanes = lanes_of(args.heads),
       .value_heads = value_heads,

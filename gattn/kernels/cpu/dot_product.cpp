@@ -108,7 +108,7 @@ template <class T, class I> struct DotProductScore {
   static constexpr i64 value_prefetch_distance = prefetch_distance;
 
   Edges<I> graph;
-  Table<const T> query, key, value, edge_attr, edge_proj;
+  Table<const T> query, key, edge_attr, edge_proj;
   i64 heads, lanes, channels, value_channels, features;
   A scale;
   A* edge_out;
@@ -161,7 +161,8 @@ template <class T, class I> struct DotProductScore {
       key_rows[t] = key[graph.col[first + t]], ahead[t] = key[graph.col[next]];
       if (features) prefetch(edge_attr[graph.perm[next]], features);
     }
-    dot_rows(s, lanes, query_row, key_rows.data(), ahead.data(), count, heads, channels);
+    dot_rows(s, lanes, query_row, key_rows.data(), ahead.data(), count, heads, channels,
+             graph.is_large);
     if (features) {
       for (i64 t = 0; t < count; ++t) attr_rows[t] = edge_attr[graph.perm[first + t]];
       add_feature_dots(s, u.data(), attr_rows.data(), count, heads, lanes, features);
@@ -191,7 +192,6 @@ template <class T, class I> DotProductScore<T, I> score_of(const DotProductArgs&
       .graph = Edges<I>(args),
       .query = args.query,
       .key = args.key,
-      .value = args.value,
       .edge_attr = args.edge_attr,
       .edge_proj = args.edge_proj,
       .heads = args.heads,
@@ -339,9 +339,7 @@ template <class T, class I> struct DotProductBackwardBySource {
   Buffer<const T*> queries, grads;
   Buffer<const A*> grad_scores, weights;
 
-  i64 c() const { return channels; }
-  i64 cv() const { return value_channels; }
-  i64 state_size() const { return heads * (c() + cv()); }
+  i64 state_size() const { return heads * (channels + value_channels); }
   i64 shared_size() const { return 0; }
   void prepare() {
     queries.resize(block), grads.resize(block), grad_scores.resize(block), weights.resize(block);
@@ -349,11 +347,11 @@ template <class T, class I> struct DotProductBackwardBySource {
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
   void prefetch_row(i64 source) const {
-    prefetch<1>(grad_key + source * heads * c(), heads * c());
-    prefetch<1>(grad_value + source * heads * cv(), heads * cv());
+    prefetch<1>(grad_key + source * heads * channels, heads * channels);
+    prefetch<1>(grad_value + source * heads * value_channels, heads * value_channels);
   }
   void add_edges(A* state, A*, i64, i64 first, i64 last) const {
-    A *grad_k = state, *grad_v = state + heads * c();
+    A *grad_k = state, *grad_v = state + heads * channels;
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       for (i64 t = 0; t < count; ++t) prefetch_edge(at + t + prefetch_distance);
@@ -363,21 +361,22 @@ template <class T, class I> struct DotProductBackwardBySource {
         grad_scores[t] = edge_values.grad_score(position);
         weights[t] = edge_values.weight(position);
       }
-      add_weighted_rows(grad_k, at == first, count, heads, heads, c(), grad_scores.data(),
+      add_weighted_rows(grad_k, at == first, count, heads, heads, channels, grad_scores.data(),
                         queries.data());
-      add_weighted_rows(grad_v, at == first, count, heads, heads, cv(), weights.data(),
+      add_weighted_rows(grad_v, at == first, count, heads, heads, value_channels, weights.data(),
                         grads.data());
     }
   }
   void prefetch_edge(i64 at) const {
     if (at >= graph.e) return;
-    prefetch(query[graph.row[at]], heads * c());
-    prefetch(grad_out[graph.row[at]], heads * cv());
-    edge_values.prefetch_edge(graph.csr2csc[at]);
+    prefetch_from(graph.is_large, query[graph.row[at]], heads * channels);
+    prefetch_from(graph.is_large, grad_out[graph.row[at]], heads * value_channels);
+    prefetch_from(graph.is_large, edge_values.weight(graph.csr2csc[at]), edge_values.step());
   }
   void end(const A* state, i64 source) const {
-    store(grad_key + source * heads * c(), state, heads * c());
-    store(grad_value + source * heads * cv(), state + heads * c(), heads * cv());
+    store(grad_key + source * heads * channels, state, heads * channels);
+    store(grad_value + source * heads * value_channels, state + heads * channels,
+          heads * value_channels);
   }
 };
 

@@ -202,27 +202,24 @@ template <class T, class I> struct SoftmaxBackward {
 // contains the offsets of the rows, the node at the other end of each edge, and the caller's index
 // of each edge.
 template <class I> struct Direction {
-  Indices<I> ptr, neighbour, perm, csr2csc;
-  i64 rows, num_edges;
+  Edges<I> edges;
+  Indices<I> ptr, neighbour;
   bool transposed;
 
   Direction(const Edges<I>& edges, bool transposed)
-      : ptr(transposed ? edges.colptr : edges.rowptr),
+      : edges(edges),
+        ptr(transposed ? edges.colptr : edges.rowptr),
         neighbour(transposed ? edges.row : edges.col),
-        perm(edges.perm),
-        csr2csc(edges.csr2csc),
-        rows(transposed ? edges.m : edges.n),
-        num_edges(edges.e),
         transposed(transposed) {}
-  i64 position(i64 at) const { return transposed ? perm[csr2csc[at]] : perm[at]; }
+  i64 position(i64 at) const { return edges.perm[transposed ? edges.csr2csc[at] : at]; }
   // Prefetch the rows of both tables that will be read in prefetch_distance edges.
   template <class T> void prefetch_ahead(i64 at, const Table<T>& weight, i64 heads,
                                          const Table<T>& value, i64 size) const {
-    if (at + prefetch_distance >= num_edges) return;
-    prefetch(value[neighbour[at + prefetch_distance]], size);
+    if (at + prefetch_distance >= edges.e) return;
+    prefetch_from(edges.is_large, value[neighbour[at + prefetch_distance]], size);
     prefetch(weight[position(at + prefetch_distance)], heads);
-    if (transposed && at + 2 * prefetch_distance < num_edges)
-      prefetch_index(perm, csr2csc[at + 2 * prefetch_distance]);
+    if (transposed && at + 2 * prefetch_distance < edges.e)
+      prefetch_index(edges.perm, edges.csr2csc[at + 2 * prefetch_distance]);
   }
 };
 
@@ -347,7 +344,7 @@ void aggregate(const AggregateArgs& args) {
         .value_heads = args.value_heads,
         .channels = args.channels,
     };
-    walk_rows(direction.ptr, direction.rows, args.heads * args.channels, body);
+    walk_rows(direction.ptr, args.transposed ? args.m : args.n, args.heads * args.channels, body);
   });
 }
 

@@ -134,7 +134,6 @@ template <class A> struct EdgeValues {
     copy_heads(this->weight(position), weight, heads);
     copy_heads(this->grad_score(position), grad_score, heads);
   }
-  void prefetch_edge(i64 position) const { prefetch(weight(position), step()); }
 };
 
 // This class applies the biases, weights and dropout of the edges in one pass.

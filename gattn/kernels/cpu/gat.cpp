@@ -89,7 +89,7 @@ template <class T, class I> struct GATScore {
   static constexpr i64 value_prefetch_distance = 2 * prefetch_distance;
 
   Edges<I> graph;
-  Table<const T> query_score, key_score, value;
+  Table<const T> query_score, key_score;
   EdgeRows<T> edge_score;
   i64 heads, lanes, value_heads, channels;
   A negative_slope;
@@ -342,9 +342,10 @@ template <class T, class I> struct GATBackward {
     for (i64 t = 0; t < count; ++t) {
       const i64 next = graph.row[std::min(first + t + prefetch_distance, graph.e - 1)];
       rows[t] = grad_out[graph.row[first + t]], ahead[t] = grad_out[next];
-      prefetch(packed + next * (4 * heads), 4 * heads);
+      prefetch_from(graph.is_large, packed + next * (4 * heads), 4 * heads);
     }
-    dot_rows(ds.data(), lanes, value_row, rows.data(), ahead.data(), count, heads, channels);
+    dot_rows(ds.data(), lanes, value_row, rows.data(), ahead.data(), count, heads, channels,
+             graph.is_large);
     for (i64 t = 0; t < count; ++t) {
       const A *row_terms = packed + graph.row[first + t] * 4 * heads, *key = b.data();
       A *sum = z.data() + t * lanes, *exponent = p.data() + t * lanes;
@@ -412,7 +413,6 @@ void gat_forward(const GATArgs& args) {
         .graph = Edges<I>(args),
         .query_score = args.query_score,
         .key_score = args.key_score,
-        .value = args.value,
         .edge_score = edge_rows<T>(args, args.edge_score, nullptr, args.heads),
         .heads = args.heads,
         .lanes = lanes_of(args.heads),

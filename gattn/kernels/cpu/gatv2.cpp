@@ -140,12 +140,12 @@ template <class A>
 template <class A> [[gnu::noinline]] void leaky_scores(A* score, const A* w, const A* row,
                                                        const A* const* rows, const A* const* ahead,
                                                        A slope, i64 count, i64 heads, i64 lanes,
-                                                       i64 channels) {
+                                                       i64 channels, bool is_large = false) {
   with_channels<A>(channels, [=]<int C>() {
     const i64 n = width<C>(channels);
     for (i64 t = 0; t < count; ++t) {
       const A* from = rows[t];
-      if (ahead) prefetch(ahead[t], heads * n);
+      if (ahead) prefetch_from(is_large, ahead[t], heads * n);
       sums_of_heads<C, A>(score + t * lanes, heads, n, [=](auto at) {
         const i64 x = at.head * n;
         return at.of(w, x) * leaky_relu(at.of(row, x) + at.of(from, x), slope);
@@ -289,14 +289,14 @@ template <class T, class I> struct GATv2Score {
           z_rows[t] = other[graph.col[first + t]], ahead[t] = other[graph.col[next]];
         }
         return leaky_scores<A>(s, w.data(), base, z_rows.data(), ahead.data(), negative_slope,
-                               count, heads, lanes, channels);
+                               count, heads, lanes, channels, graph.is_large);
       }
     hidden(
         count,
         [&](i64 t) {
           const i64 at = first + t;
           if (at + prefetch_distance < graph.e) {
-            prefetch(other[graph.col[at + prefetch_distance]], row_size());
+            prefetch_from(graph.is_large, other[graph.col[at + prefetch_distance]], row_size());
             if (features) prefetch(edge_attr[graph.perm[at + prefetch_distance]], features);
           }
           return other[graph.col[at]];
@@ -449,9 +449,8 @@ template <class T, class I> struct GATv2BackwardBySource {
   Buffer<const std::uint8_t*> edge_signs;
 
   i64 c() const { return score.c(); }
-  i64 cv() const { return value_channels; }
   i64 key_size() const { return score.row_size(); }
-  i64 value_size() const { return score.heads * cv(); }
+  i64 value_size() const { return score.heads * value_channels; }
   i64 state_size() const { return key_size() + value_size(); }
   i64 shared_size() const { return 0; }
   void prepare() {
@@ -489,8 +488,8 @@ template <class T, class I> struct GATv2BackwardBySource {
           add(grad_k, score.z_of(t), key_size());
         }
       }
-      add_weighted_rows(grad_v, at == first, count, score.heads, score.heads, cv(), weights.data(),
-                        rows.data());
+      add_weighted_rows(grad_v, at == first, count, score.heads, score.heads, value_channels,
+                        weights.data(), rows.data());
     }
   }
 
@@ -506,17 +505,17 @@ template <class T, class I> struct GATv2BackwardBySource {
     if (at >= graph.e) return;
     if (signs) {
       const i64 bytes = sign_bytes<A>(key_size());
-      prefetch(signs + graph.csr2csc[at] * bytes, bytes);
+      prefetch_from(graph.is_large, signs + graph.csr2csc[at] * bytes, bytes);
     } else {
       if (score.features) {
         prefetch(score.edge_attr[graph.perm[graph.csr2csc[at]]], score.features);
         if (at + prefetch_distance < graph.e)
           prefetch_index(graph.perm, graph.csr2csc[at + prefetch_distance]);
       }
-      prefetch(score.other[graph.row[at]], key_size());
+      prefetch_from(graph.is_large, score.other[graph.row[at]], key_size());
     }
-    prefetch(grad_out[graph.row[at]], value_size());
-    edge_values.prefetch_edge(graph.csr2csc[at]);
+    prefetch_from(graph.is_large, grad_out[graph.row[at]], value_size());
+    prefetch_from(graph.is_large, edge_values.weight(graph.csr2csc[at]), edge_values.step());
   }
 
   void end(const A* state, i64 source) const {

@@ -44,6 +44,8 @@ inline void prefetch_index(const AnyIndices& indices, i64 k) {
 template <class I> struct Edges {
   Indices<I> rowptr, col, perm, colptr, row, csr2csc;
   i64 n, m, e;
+  // If this is true, tables of node features usually exceed the second level of the cache.
+  bool is_large;
 
   template <class Args> explicit Edges(const Args& a)
       : rowptr(indices_of<I>(a.rowptr, a.is_int64)),
@@ -54,7 +56,8 @@ template <class I> struct Edges {
         csr2csc(indices_of<I>(a.csr2csc, a.is_int64)),
         n(a.n),
         m(a.m),
-        e(a.e) {}
+        e(a.e),
+        is_large(a.n + a.m > 1 << 16) {}
 };
 
 }  // namespace gattn::GATTN_ISA

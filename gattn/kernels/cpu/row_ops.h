@@ -309,15 +309,23 @@ template <class A, class Step> inline void reduce_lanes(A* __restrict to, A firs
   }
 }
 
-// Prefetch a row for reading (Use = 0) or writing (Use = 1). The latency of gathers takes most of
-// the time of these kernels.
-template <int Use = 0, class T> inline void prefetch(const T* row, i64 n) {
+// Prefetch a row for reading (Use = 0) or writing (Use = 1), into the first level of the cache, or
+// into the second level (Level = 2). The latency of gathers takes most of the time of these
+// kernels.
+template <int Use = 0, int Level = 1, class T> inline void prefetch(const T* row, i64 n) {
   const char* byte = reinterpret_cast<const char*>(row);
   const i64 bytes = n * i64(sizeof(T)) < 1024 ? n * i64(sizeof(T)) : 1024;
-  for (i64 k = 0; k < bytes; k += 64) __builtin_prefetch(byte + k, Use);
+  for (i64 k = 0; k < bytes; k += 64) __builtin_prefetch(byte + k, Use, 4 - Level);
   // Without this attribute, GCC would remove calls of the function, because its only effect is a
   // prefetch.
   asm volatile("");
+}
+
+// Prefetch a row of a table. The first level of the cache fetches only a few lines at a time, and
+// further prefetches wait for them. The rows of a large table are therefore prefetched into the
+// second level, which fetches more lines at a time.
+template <class T> inline void prefetch_from(bool is_large, const T* row, i64 n) {
+  is_large ? prefetch<0, 2>(row, n) : prefetch(row, n);
 }
 
 }  // namespace gattn::GATTN_ISA

@@ -9,11 +9,11 @@ namespace gattn::GATTN_ISA {
 
 template <class T> void dot_rows(acc_t<T>* to, i64 stride, const acc_t<T>* row,
                                  const T* const* rows, const T* const* ahead, i64 count, i64 heads,
-                                 i64 channels) {
+                                 i64 channels, bool is_large) {
   with_channels<T>(channels, [=]<int C>() {
     const i64 c = width<C>(channels);
     for (i64 t = 0; t < count; ++t) {
-      if (ahead) prefetch(ahead[t], heads * c);
+      if (ahead) prefetch_from(is_large, ahead[t], heads * c);
       head_dots<C>(to + t * stride, row, rows[t], heads, c);
     }
   });
@@ -41,7 +41,7 @@ template <class A> void scale_heads(A* to, const A* factor, i64 heads, i64 chann
 
 #define GATTN_INSTANTIATE(T)                                                                      \
   template void dot_rows<T>(acc_t<T>*, i64, const acc_t<T>*, const T* const*, const T* const*,    \
-                            i64, i64, i64);                                                       \
+                            i64, i64, i64, bool);                                                 \
   template void add_weighted_rows<T>(acc_t<T>*, bool, i64, i64, i64, i64, const acc_t<T>* const*, \
                                      const T* const*);
 GATTN_INSTANTIATE(float)

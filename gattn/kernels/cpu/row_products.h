@@ -16,7 +16,7 @@ namespace gattn::GATTN_ISA {
 // is null.
 template <class T> void dot_rows(acc_t<T>* to, i64 stride, const acc_t<T>* row,
                                  const T* const* rows, const T* const* ahead, i64 count, i64 heads,
-                                 i64 channels);
+                                 i64 channels, bool is_large = false);
 
 // Compute a weighted sum of rows: to_x += sum over t of weights[t][x] rows[t]_x for each head x. If
 // is_first, the previous values of `to` are ignored. If the rows have fewer heads than the sum,
