@@ -29,6 +29,7 @@ from torch import Tensor
 
 from benchmarks.core import record
 from benchmarks.data.datasets import root
+from gattn.apps.fitting.tasks import REGRESSION
 from gattn.apps.molecules.explain import METHODS, attribute
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.masking import atoms_of
@@ -103,7 +104,7 @@ def measure(data: str, truth: str, settings: MoleculeSettings, limit: int) -> re
     train, val = (
         FitPart(inputs[rows], y[rows], torch.ones(len(rows))) for rows in (parts.train, parts.val)
     )
-    predictor = MoleculePredictor.fit(train, val, "regression", settings)
+    predictor = MoleculePredictor.fit(train, val, REGRESSION, settings)
     seconds, test = time.perf_counter() - begin, parts.test[:limit]
     error = (predictor.predict(inputs[test]).mean - y[test]).square().mean().sqrt()
     return {
