@@ -105,11 +105,8 @@ def test_benchmarks_import_only_public_modules_of_the_library() -> None:
 
 
 MOLECULES = ("attributions", "chemprop", "curves", "featurise", "inputs", "predict")
-COMMANDS = [
-    "__main__",
-    *sorted(path.stem for path in (ROOT / "benchmarks").glob("[!_]*.py")),
-    *(f"molecules.{name}" for name in MOLECULES),
-]
+FILES = sorted(path.stem for path in (ROOT / "benchmarks").glob("[!_]*.py"))
+COMMANDS = ["__main__", *FILES, *(f"molecules.{name}" for name in MOLECULES)]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -21,11 +21,8 @@ from tests.kernels.triton_cases import (
     tiles,
 )
 
-pytestmark = [
-    pytest.mark.usefixtures("small_tiles"),
-    pytest.mark.gpu,
-    pytest.mark.skipif(not CUDA, reason="needs a CUDA device"),
-]
+no_device = pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
+pytestmark = [pytest.mark.usefixtures("small_tiles"), pytest.mark.gpu, no_device]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

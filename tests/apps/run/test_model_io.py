@@ -107,7 +107,5 @@ def test_a_full_disk_leaves_the_earlier_model_unchanged(folder) -> None:
 def test_json_has_no_nan(tmp_path) -> None:
     path = tmp_path / "metrics.json"
     write_json(path, {"a": [math.nan, 1.5, {"b": math.inf}], "c": (1, "ü", None, True)})
-    assert json.loads(path.read_text("utf-8"), parse_constant=pytest.fail) == {
-        "a": [None, 1.5, {"b": None}],
-        "c": [1, "ü", None, True],
-    }
+    content = json.loads(path.read_text("utf-8"), parse_constant=pytest.fail)
+    assert content == {"a": [None, 1.5, {"b": None}], "c": [1, "ü", None, True]}
