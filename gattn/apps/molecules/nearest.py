@@ -31,9 +31,10 @@ class MeasuredTargets:
         y_t \leftarrow y_t + s_t\, C_{tO} C_{OO}^{-1} r_O, \qquad
         s_t^2 \leftarrow s_t^2\, (1 - C_{tO} C_{OO}^{-1} C_{Ot})
 
-    r are the errors of predictions of the measured targets O by a model that was not trained on the
-    molecule, divided by their standard deviations, and C is their correlation. If a molecule is
-    less soluble than its structure suggests, its permeability may differ in the same way.
+    r are the errors of predictions of the measured targets O by a Gaussian process that was not
+    trained on the molecule, divided by their standard deviations, and C is their correlation. s in
+    the first equation is the standard deviation of the Gaussian process. If a molecule is less
+    soluble than its structure suggests, its permeability may differ in the same way.
 
     Molecules with the same counts of Morgan environments are the same molecule.
 
@@ -70,7 +71,7 @@ class MeasuredTargets:
             counts: [k, d] counts of Morgan environments, of the type of the training counts.
 
         Returns:
-            The differences [k, t] to add to the means, in standard deviations, and the factors
+            The differences [k, t] to add to the means, in standard deviations s, and the factors
             [k, t] of the standard deviations: zeros and ones for targets that were measured and for
             molecules that were not trained on.
         """

@@ -354,8 +354,14 @@ class MoleculePredictor(Components):
         """
         inputs, place = distinct_inputs(inputs)
         predicted = self.predict_transformed(inputs)
-        if self._measured is not None:
-            predicted = _corrected(predicted, inputs, self._measured)
+        if self._measured is not None and self.kernel is not None:
+            pieces = [self._measured.corrections(some.counts.numpy()) for some in in_pieces(inputs)]
+            shift, factor = (torch.from_numpy(np.concatenate(each)) for each in zip(*pieces))
+            rows = shift.any(1).nonzero()[:, 0]
+            _, variance = self.kernel.predict(self.standardised(inputs[rows]))
+            shift[rows] *= variance.sqrt()
+            mean, std = predicted.mean + shift, predicted.std * factor
+            predicted = replace(predicted, mean=mean, std=std)
         predicted = target_transform.in_target_units(predicted, self.transform)
         if neighbors:
             index, similarity = self.nearest(inputs, neighbors)
@@ -486,13 +492,3 @@ class MoleculePredictor(Components):
         """
         weights = self._tensors["weights"].view(len(self.names), -1)
         return dict(zip(self.names, weights.expand(-1, self.targets)[:, target].tolist()))
-
-
-def _corrected(
-    predicted: Prediction, inputs: MoleculeInputs, measured: nearest.MeasuredTargets
-) -> Prediction:
-    """Correct predictions by the measured targets of the molecules."""
-    pieces = [measured.corrections(some.counts.numpy()) for some in in_pieces(inputs)]
-    shift, factor = (torch.from_numpy(np.concatenate(each)) for each in zip(*pieces))
-    mean, std = predicted.mean + predicted.std * shift, predicted.std * factor
-    return replace(predicted, mean=mean, std=std)
