@@ -131,10 +131,12 @@ def fit_spread(sources: Tensor, error: Tensor, row_weights: Tensor) -> Tensor:
         \max_{c > 0} \sum_i \log \mathcal{N}(e_i; 0, \sigma_i^2), \qquad
         \sigma_i^2 = \sum_s c_s v_{si}
 
-    with a normal prior on :math:`\log c_s`, around equal shares of the mean squared error.
+    with a normal prior on :math:`\log c_s`, around equal shares of the mean squared error. A share
+    is computed from all rows with a positive v, so that it needs no measured error.
 
     Args:
-        sources: [s, k, t], not negative: variances, squared differences, a constant.
+        sources: [s, k, t], not negative: variances, squared differences, a constant. An input that
+            a row does not have is 0, or NaN if its error is NaN.
         error: [k, t] errors for molecules that were not trained on; NaN where not measured.
         row_weights: [k] factors of the log likelihoods, with a mean of about 1.
 
@@ -238,6 +240,8 @@ def extrapolated_std(std: Tensor, similarity: Tensor, least: Tensor, scale: Tens
 def _fit_one(sources: Tensor, error: Tensor, row_weights: Tensor) -> Tensor:
     measured = error.isfinite()
     factors = row_weights[measured]
+    present = sources > 0
+    typical = sources.where(present, 0.0).sum(1) / present.sum(1).clamp(min=1)
     sources, squares = sources[:, measured], error[measured].square()
     if not measured.any() or not squares.sum() > 0:
         return torch.ones(len(sources), dtype=torch.float64)
@@ -245,8 +249,7 @@ def _fit_one(sources: Tensor, error: Tensor, row_weights: Tensor) -> Tensor:
     # coefficients in any unit of the target.
     unit = squares.mean()
     sources, squares = sources / unit, squares / unit
-    share = sources.mean(1).clamp(min=1e-12)
-    start = (1 / len(sources) / share).log()
+    start = (1 / len(sources) / (typical / unit).clamp(min=1e-12)).log()
     logs = start.clone().requires_grad_()
     with uncompiled_optimizers():
         optimizer = torch.optim.LBFGS([logs], max_iter=STEPS, line_search_fn="strong_wolfe")

@@ -9,6 +9,7 @@ from gattn.apps.molecules.stacking import (
     Evidence,
     fit_mixture,
     fit_shrinkage,
+    fit_spread,
     part_weights,
 )
 
@@ -81,3 +82,16 @@ def test_each_target_has_weights_of_its_own_near_the_common_weights_for_few_labe
     assert gaussian[0] > 0.9 > 0.1 > gaussian[1]
     common = part_weights(*arguments, by_target=False)[2, 0]
     assert abs(by_forest[2] - common) < abs(by_forest[1] - common)
+
+
+@pytest.mark.parametrize("measured", [0, 1, 90])
+def test_errors_of_few_validation_molecules_have_no_large_coefficient(measured) -> None:
+    draw = torch.Generator().manual_seed(0)
+    kernel, gap = torch.rand(590, 1, generator=draw), torch.rand(590, 1, generator=draw)
+    # Only the 90 validation molecules at the end have a difference to the network.
+    gap[:500] = 0
+    error = torch.randn(590, 1, generator=draw) * (kernel + gap).sqrt()
+    error[500 + measured :] = torch.nan
+    sources = torch.stack([torch.ones(590, 1), kernel, gap])
+    coefficients = fit_spread(sources, error, torch.ones(590))
+    assert 0 < float(coefficients.min()) <= float(coefficients.max()) < 3
