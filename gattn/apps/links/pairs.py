@@ -22,6 +22,10 @@ LEAST = 10
 """Minimum number of links that can be divided into parts."""
 WINDOW = 0.1
 """Fraction of the training links in each of the ``FOLDS`` folds, if the links have times."""
+MUTUAL = 0.95
+"""If at least this fraction of the edges have an opposite edge, links have no direction by default:
+the other edges are more probably gaps of a list that contains both directions of every link.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,8 +271,8 @@ def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, li
     Args:
         graph: the graph.
         directed: True if (a, b) and (b, a) are different links. With None, links have a direction
-            if the data declare it, or if some edges have an opposite edge and others have none.
-            The links of a bipartite graph have no direction.
+            if the data declare it or some edges have an opposite edge, and fewer than
+            :data:`MUTUAL` of the edges have one. The links of a bipartite graph have no direction.
 
     Returns:
         The links and notes. If no node is both a source and a target of edges, the graph is
@@ -306,20 +310,20 @@ def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, li
         return Links(pairs, nodes, False, True, starts, ends, both), notes
     every = np.arange(nodes)
     notes = []
+    count = int(np.isin(keys, opposite).sum())
+    share = f"{count:,} of the {len(keys):,} edges have an opposite edge"
     if directed is None:
-        one_way = not len(np.intersect1d(keys, opposite))
-        directed = graph.has_direction or not one_way
-        directed &= not np.array_equal(keys, opposite)
-        if one_way and not directed:
+        directed = (graph.has_direction or count > 0) and count < MUTUAL * len(keys)
+        if not directed and count < len(keys):
+            reason = share if count else "No edge has an opposite edge"
             notes = [
-                "No edge has an opposite edge, which is no evidence of a direction: links have "
-                "none (--directed makes (a, b) and (b, a) different links)."
+                f"{reason}, which is no evidence of a direction: links have none (--directed "
+                "makes (a, b) and (b, a) different links)."
             ]
     if directed:
-        share = np.isin(keys, opposite).mean()
         note = "Links have a direction, from the first node of an edge to the second: (a, b) and "
-        note += f"(b, a) are different links. {share:.0%} of the links have an opposite link, from "
-        note += "which they can be predicted (--undirected ignores the direction)."
+        note += f"(b, a) are different links. {share}, which predicts them (--undirected ignores "
+        note += "the direction)."
         pairs = np.stack([source, target])
         return Links(pairs, nodes, True, False, every, every, keys), [note]
     both = np.union1d(keys, opposite)

@@ -45,6 +45,16 @@ def ring(nodes):
     return [(i, (i + 1) % nodes) for i in range(nodes)]
 
 
+@pytest.mark.parametrize(("gaps", "directed"), [(0, False), (1, False), (15, True)])
+def test_a_list_of_both_directions_is_directed_only_if_many_edges_lack_an_opposite(gaps, directed):
+    both = [pair for a, b in ring(100) for pair in ((a, b), (b, a))]
+    links, notes = read_links(graph_of(both[2 * gaps :: 2] + both[1::2]), None)
+    assert links.directed is directed
+    assert bool(notes) is bool(gaps)
+    if gaps:
+        assert f"{200 - 2 * gaps} of the {200 - gaps} edges have an opposite edge" in notes[0]
+
+
 def test_links_of_a_table_are_directed_if_some_edges_have_an_opposite_edge():
     table = graph_of([("a", "b"), ("b", "a"), ("b", "c"), ("c", "c"), ("a", "b")])
     links, notes = read_links(table, None)
