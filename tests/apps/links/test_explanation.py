@@ -48,6 +48,18 @@ def test_explanation_of_a_link_does_not_read_the_link(model):
     assert one.distance == np.inf
     assert (one.bridges, one.count) == ((), 0)
     assert one.probability == one.separated
+    assert one.without_opposite is None
+
+
+def test_explanation_of_a_directed_link_measures_the_opposite_link(model):
+    arcs = [(a, b) for a, b in networkx.gnm_random_graph(30, 200, seed=0, directed=True).edges]
+    arcs = networkx.DiGraph([*arcs, *((b, a) for a, b in arcs[:120])])
+    directed = LinkPredictor(epochs=3, width=8, heads=1, negatives=10).fit(arcs)
+    a, b = next((a, b) for a, b in arcs.edges if not arcs.has_edge(b, a))
+    one = explained(directed, b, a)
+    assert one.without_opposite is not None
+    assert one.without_opposite != one.probability
+    assert explained(directed, a, b).without_opposite is None
 
 
 def test_command_writes_the_table_and_the_picture_of_a_pair(tmp_path, monkeypatch, capsys):

@@ -53,6 +53,8 @@ class LinkExplanation:
         count: number of nodes on the shortest paths.
         separated: probability of the link if the edges of all these paths are removed. It depends
             on the columns of both nodes and on the other edges of both.
+        without_opposite: probability of the link without the opposite link; None if there is none,
+            or if links have no direction.
         edges: [2, e] edges of the paths.
     """
 
@@ -61,6 +63,7 @@ class LinkExplanation:
     bridges: tuple[Bridge, ...]
     count: int
     separated: float
+    without_opposite: float | None
     edges: NDArray[np.int64]
 
 
@@ -96,7 +99,8 @@ def explain_link(
     """
     n, ends = len(graph), np.array([source, target])
     each = unordered_keys(links.pairs, n)
-    keys = np.setdiff1d(each, unordered_keys(ends[:, None], n))
+    pair_key = unordered_keys(ends[:, None], n)
+    keys = np.setdiff1d(each, pair_key)
     pairs = np.stack([keys // n, keys % n])
     ones = np.ones(pairs.shape[1])
     both = sp.csr_matrix((ones, (pairs[0], pairs[1])), (n, n))
@@ -112,22 +116,23 @@ def explain_link(
     middle = np.setdiff1d(np.flatnonzero(on_path), ends)
     others = links.numbers(links.pairs) != links.numbers(ends)
 
-    def score(removed: NDArray[np.bool_]) -> tuple[float, float]:
-        """Return the probability and the log odds without some edges."""
-        rows = others & ~np.isin(each, keys[removed])
+    def score(removed: NDArray[np.int64]) -> tuple[float, float]:
+        """Return the probability and the log odds without the edges with some keys."""
+        rows = others & ~np.isin(each, removed)
         scores = model.score(restrict(graph, links, rows), ends[:1], ends[1:])
         return float(model.probability(scores)[0]), float(model.log_odds(scores)[0])
 
-    probability, odds = score(np.zeros(len(keys), bool))
+    probability, odds = score(keys[:0])
     bridges = []
     for place in middle[np.argsort(degree[middle], kind="stable")][:most].tolist():
-        without, rest = score(of_path & ((pairs[0] == place) | (pairs[1] == place)))
+        without, rest = score(keys[of_path & (pairs == place).any(0)])
         bridges.append(Bridge(place, int(degree[place]), without, odds - rest))
     bridges.sort(key=lambda one: -abs(one.change))
-    separated, _ = score(of_path)
+    opposite = score(pair_key)[0] if (others & (each == pair_key)).any() else None
     return LinkExplanation(
-        probability, distance, tuple(bridges), len(middle), separated, pairs[:, of_path]
-    )
+        probability, distance, tuple(bridges), len(middle), score(keys[of_path])[0], opposite,
+        pairs[:, of_path],
+    )  # fmt: skip
 
 
 def explain_pair(
@@ -181,6 +186,9 @@ def explain_pair(
         np.array(ends[:1]), np.array(ends[1:])
     )[0] else ""  # fmt: skip
     log(f"{source} - {target}: probability {probability_text(explanation.probability)}.{linked}")
+    if explanation.without_opposite is not None:
+        without = probability_text(explanation.without_opposite)
+        log(f"{target} - {source} is a link; without it: {without}")
     if not explanation.count:
         log("no path over other nodes joins them: the score depends on their columns and edges.")
         return explanation

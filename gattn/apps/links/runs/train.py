@@ -86,7 +86,8 @@ def link_report(run: LinkRun) -> Report:
         notes=(
             f"For each of {counts['ranked']:,} test links, the true target is ranked among "
             f"{negatives_text(metrics)} {kind} nodes that have no link with the source. Messages "
-            "are sent along the edges of training links only. Heuristics read the same edges.",
+            "are sent along the edges of training links only. Heuristics read the same edges. The "
+            "plots contain one of these nodes for each link, so their ROC-AUC may be another.",
         ),
     )
     return run_report(facts, [_components(run)])
