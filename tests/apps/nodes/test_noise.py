@@ -1,8 +1,12 @@
 """Runs on labels that do not depend on the features or edges."""
 
 import numpy as np
+import pytest
+import torch
 
+from gattn.apps.fitting.tasks import REGRESSION
 from gattn.apps.nodes.runs.config import NodeRunSettings
+from gattn.apps.nodes.runs.measure import is_noise
 from gattn.apps.nodes.runs.train import train_run
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.draw import draw_network
@@ -37,3 +41,12 @@ def test_a_run_on_noise_says_that_it_is_no_better_than_a_constant(tmp_path, monk
     assert {path.suffix for path in (tmp_path / "run").rglob("*") if path.is_file()} <= {
         ".csv", ".html", ".json", ".png", ".safetensors", ".svg", ".toml",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_numbers_in_the_right_order_are_no_noise_beside_an_outlier(order):
+    y = torch.tensor([*range(15), 1000.0])
+    predicted = order * torch.tensor([*range(15), 300.0])[:, None]
+    constant = torch.full((16, 1), float(y.mean()))
+    assert is_noise(REGRESSION, {}, y, predicted, constant) is (order < 0)
+    assert is_noise(REGRESSION, {}, y, constant, constant)

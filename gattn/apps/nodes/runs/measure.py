@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import rankdata
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import precision_recall_fscore_support
 from torch import Tensor
@@ -159,8 +160,8 @@ def is_noise(
     Classes are significantly better if the accuracy is higher than that of the constant by more
     than two standard errors, or the area under the ROC curve is higher than 0.5 by more than two
     standard errors of a random order (Mann and Whitney 1947). Numbers are significantly better if
-    the mean difference of the squared errors is more than two standard errors,
-    which cannot be computed for a single node.
+    the mean difference of the squared errors, or Spearman's rank correlation with the labels, which
+    no outlier determines, is more than two standard errors. Both need two nodes or more.
 
     Args:
         task: type of the labels.
@@ -185,7 +186,12 @@ def is_noise(
         # The division prevents an overflow of the squares of large labels.
         squares = (errors / errors[0].abs().max()).square()
         gain = squares[0] - squares[1]
-        return not float(gain.mean()) > SIGNIFICANT * float(gain.std()) / count**0.5
+        ranks = rankdata(torch.stack([y, predicted[:, 0]]), axis=1) - (count + 1) / 2
+        correlated = (ranks[0] * ranks[1]).sum() * (count - 1) ** 0.5
+        return not (
+            float(gain.mean()) > SIGNIFICANT * float(gain.std()) / count**0.5
+            or correlated > SIGNIFICANT * np.sqrt(np.square(ranks).sum(1).prod())
+        )
     share = float((constant.argmax(1) == y).double().mean())
     error = (max(share * (1 - share), 1 / count) / count) ** 0.5
     sizes = y.long().bincount().double()
