@@ -134,7 +134,7 @@ def test_explanations_of_a_logarithm_name_their_scale(tmp_path, gattn):
         assert float(other["explained_value"]) == pytest.approx(exponent, abs=1e-4)
     assert {row["explained"] for row in read_rows(out / "atoms.csv")} == {"log10(IC50)"}
     page = (out / "row0-masking.svg").read_text("utf-8")
-    assert "weights and drops are in log10(IC50), which is" in page
+    assert "weights and changes are in log10(IC50), which is" in page
     assert "contribution to log10(IC50)" in page
 
 

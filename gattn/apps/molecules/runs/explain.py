@@ -92,10 +92,10 @@ def describe(explanation: Explanation) -> list[str]:
         shown = with_precision(prediction, explanation.std, digits=3, error_digits=2)
         lines = [f"predicted {shown} ± {explanation.std:.2g}"]
         if explanation.transform != "none":
-            lines += [f"weights and drops are in {name}, which is {explanation.value:.3g}"]
+            lines += [f"weights and changes are in {name}, which is {explanation.value:.3g}"]
     lines += [
-        f"without the {atoms}: drop {faithfulness.top:+.2g}; random: {faithfulness.random:+.2g} "
-        f"± {faithfulness.random_std:.2g}"
+        f"without the {atoms}: {-faithfulness.top:+.2g}; without random ones: "
+        f"{-faithfulness.random:+.2g} ± {faithfulness.random_std:.2g}"
     ]
     # A sign is before a number only: the hyphen of a class such as BBB- does not change.
     return [re.sub(r"(?<!\S)-(?=\d)", "−", line) for line in lines]
