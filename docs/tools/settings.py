@@ -41,7 +41,7 @@ def page() -> str:
         "the parameter `learning_rate` of the estimators and the option `--learning-rate` of the",
         "command. In `config.toml`, the settings of the network and its training are in the table",
         "`[model]`. A table whose title names several commands has settings of all of them.",
-        "`gattn COMMAND --help` shows the common options, `--help-all` all of them. Short forms:",
+        "Commands with further options name `--help-all` in their `--help`. Short forms:",
         f"{', '.join(f'`{short}` for `--{name}`' for name, short in SHORT.items())}.",
         "",
         "These settings of `gattn molecules train` have no option. Write them to a TOML file, and",

@@ -20,7 +20,7 @@ def add_compare(app: CommandGroup) -> None:
         runs: Annotated[list[Path], Argument(metavar="RUN RUN...")],
         out: Annotated[Path | None, Option()] = None,
     ) -> None:
-        """Compare the errors of trained models on the same test rows.
+        """Compare the errors of trained models on the same test part.
 
         The table has the difference of each error from that of the first run, its 95 % confidence
         interval, and a p-value that is corrected for the number of comparisons.

@@ -73,7 +73,7 @@ def read_molecules(context: typer.Context, inputs: list[str]) -> list[str]:
     with rdBase.BlockLogs():
         bad = next((text for text in texts if Chem.MolFromSmiles(text) is None), None)
     if bad is not None:
-        raise ValueError(f"{bad!r} is no file, and RDKit cannot read it as a SMILES")
+        raise ValueError(f"{bad!r} is not a file, and RDKit cannot read it as a SMILES")
     if len(texts) < len(inputs):
         raise ValueError(f"inputs must be files or SMILES; got both, for example {texts[0]!r}")
     folder = context.with_resource(tempfile.TemporaryDirectory(prefix=TEMPORARY))

@@ -497,8 +497,8 @@ class TrainingSettings(Settings):
     loss still falls in the last epochs.
     """
     batch_size: Annotated[int, Meta(ge=1)] = 64
-    """Number of training examples in one step, summed over all devices. Lower it if memory runs
-    out.
+    """Number of training examples in one step, summed over all devices; at most 32 with fewer than
+    600 training molecules. Lower it if memory runs out.
     """
     learning_rate: Annotated[float, Meta(gt=0)] = 1e-3
     """Highest learning rate of AdamW. The rate rises to this value in the first tenth of the steps

@@ -53,7 +53,8 @@ class LinkSettings(NetworkSettings):
     model: LinkModelName = "stacked"
     """Model to train. gat, gatv2 and transformer compute a vector for each node by attention along
     edges, and the score of a pair is the cosine of its two vectors. stacked combines gat with
-    personalised PageRank, and with a perceptron that reads heuristics such as common neighbours.
+    personalised PageRank, the cosine of propagated features, and a perceptron that reads heuristics
+    such as common neighbours.
     """
     metric: Literal["auto", "mrr", "roc_auc"] = "auto"
     """Metric for which the weights of the components are fitted: mrr ranks the targets of each

@@ -29,6 +29,7 @@ from gattn.apps.nodes.labels import (
     encode_classes,
     encode_numbers,
     find_classes,
+    labels_of,
     read_labels,
     usual_labels,
 )
@@ -606,12 +607,10 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         return float(r2_score(truth.numpy(), predicted[:, 0].numpy()))
 
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Check that the labels are not all equal, and return them encoded as by
-        :meth:`encode_labels`.
-        """
+        """Check that the labels differ, and return them as :meth:`encode_labels` does."""
         y = self.encode_labels(values, where)
         if len(y[y.isfinite()].unique()) < 2:
-            raise GraphError("labels must be at least two different numbers")
+            raise GraphError(f"{labels_of(values)} must be at least two different numbers")
         return y
 
     def encode_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:

@@ -176,10 +176,9 @@ def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
         GraphError: there are fewer than two different labels, or too many to be classes.
     """
     present = _stripped(values).loc[~is_missing(values)]
-    lists = [value for value in present if isinstance(value, LISTS)]
-    if lists:
+    if lists := [value for value in present if isinstance(value, LISTS)]:
         raise GraphError(
-            f"labels{_of(values)} must be one class for each node; got {lists[0]!r}, "
+            f"{labels_of(values)} must be one class for each node; got {lists[0]!r}, "
             "which has several"
         )
     kinds = list(pd.unique(present))
@@ -187,11 +186,11 @@ def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
         kinds = sorted({str(kind) for kind in kinds})
     if len(kinds) < 2:
         count = f"one: {kinds[0]!r}" if kinds else "none"
-        raise GraphError(f"labels{_of(values)} must have at least two classes; there is {count}")
+        raise GraphError(f"{labels_of(values)} must have at least two classes; there is {count}")
     if len(kinds) > max(MANY, len(present) / 2):
         patterns = describe_patterns(read_numbers(as_texts(values)).recognised(), where)
         raise GraphError(
-            f"labels{_of(values)} must be classes; {len(kinds):,} of {len(present):,} nodes "
+            f"{labels_of(values)} must be classes; {len(kinds):,} of {len(present):,} nodes "
             "have different labels. For numbers use NodeRegressor (--task "
             f"regression){patterns and f'; {patterns}'}"
         )
@@ -213,7 +212,7 @@ def encode_classes(values: pd.Series, classes: np.ndarray) -> Tensor:
     for i, (label, missing) in enumerate(zip(_stripped(values).tolist(), is_missing(values))):
         label = str(label) if as_text else label
         if not missing and label not in place:
-            raise GraphError(f"labels{_of(values)} must be among {list(place)[:20]}; got {label!r}")
+            raise GraphError(f"{labels_of(values)} must be among {list(place)[:20]}; got {label!r}")
         y[i] = np.nan if missing else place[label]
     return torch.from_numpy(y)
 
@@ -228,7 +227,7 @@ def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
     Raises:
         GraphError: a label is not a number, or infinite.
     """
-    title = f"labels{_of(values)}"
+    title = labels_of(values)
     return torch.from_numpy(finite_numbers(values, title, "be numbers", where, EMPTY))
 
 
@@ -280,8 +279,6 @@ def _stripped(values: pd.Series) -> pd.Series:
     return pd.Series(texts, dtype=object, name=values.name)
 
 
-def _of(values: pd.Series) -> str:
-    """Return the name of the label attribute in parentheses, for a message; "" if it has no
-    name.
-    """
-    return "" if values.name is None else f" ({values.name!r})"
+def labels_of(values: pd.Series) -> str:
+    """Return "labels" for a message, with the name of their attribute in parentheses."""
+    return "labels" if values.name is None else f"labels ({values.name!r})"

@@ -24,7 +24,7 @@ def test_argument_that_is_neither_file_nor_smiles_is_an_error(gattn, tmp_path):
     table = tmp_path / "new.csv"
     table.write_text("smiles\nCCO\n")
     for arguments, message in (
-        (["CCX"], "'CCX' is no file, and RDKit cannot read it as a SMILES"),
+        (["CCX"], "'CCX' is not a file, and RDKit cannot read it as a SMILES"),
         (["CCO", table], "files or SMILES; got both"),
         ([tmp_path / "missing.csv"], "No such file"),
         ([table, "--top", 1], "--out must name the folder"),

@@ -35,8 +35,7 @@ def test_communities_of_nodes_are_predicted(fitted):
     proba = fitted.predict_proba()
     assert proba.shape == (60, 2)
     assert np.allclose(proba.sum(1), 1)
-    truth = np.array(["left"] * 30 + ["right"] * 30)
-    assert fitted.score(fitted.graph_, truth) > 0.9
+    assert fitted.score(fitted.graph_, np.array(["left"] * 30 + ["right"] * 30)) > 0.9
     assert (fitted.classes_[proba.argmax(1)] == fitted.predict()).all()
     assert fitted.predict_set(coverage=0.8).shape == (60, 2)
 
@@ -54,8 +53,7 @@ def test_nodes_without_a_label_are_predicted():
 @pytest.mark.parametrize("model", ["gatv2", "transformer"])
 def test_every_attention_layer_learns_the_communities(model):
     classifier = NodeClassifier(model=model, **{**SMALL, "epochs": 25}).fit(_two_groups())
-    truth = ["left"] * 30 + ["right"] * 30
-    assert classifier.score(classifier.graph_, truth) > 0.8
+    assert classifier.score(classifier.graph_, ["left"] * 30 + ["right"] * 30) > 0.8
     for edges, weights in classifier.attention():
         into = np.zeros((60, weights.shape[1]))
         np.add.at(into, edges[1], weights)
@@ -90,6 +88,8 @@ def test_labels_that_cannot_be_learned_are_an_error():
         nodes = pd.DataFrame({"id": list("abcd"), "age": range(4)})
         with pytest.raises(GraphError, match=message):
             NodeClassifier(epochs=1).fit((edges, nodes), labels)
+    with pytest.raises(GraphError, match=r"labels \('age'\) must be at least two different"):
+        NodeRegressor(label="age", epochs=1).fit((edges, nodes.assign(age=1)))
 
 
 @pytest.mark.filterwarnings("ignore:The network is not that of the training")

@@ -132,11 +132,11 @@ def test_a_training_part_of_one_class_is_an_error(kind):
 def test_classes_that_parts_lack_are_named_with_their_counts():
     parts = TRAIN & (Y != 2), VAL & (Y == 0), TEST & (Y != 1)
     split = Split(*(part.nonzero().flatten() for part in parts), "public")
+    number = "The number in brackets is the number of labelled nodes of the class in the data."
     assert missing_classes(Y.double(), split, [0, 1, 2]) == [
-        "The training part has no node of the classes 2 (20) (labelled nodes in the data).",
-        "The validation part has no node of the classes 1 (20), 2 (20) (labelled nodes in the "
-        "data).",
-        "The test part has no node of the classes 1 (20) (labelled nodes in the data).",
+        f"The training part has no node of the classes 2 (20). {number}",
+        f"The validation part has no node of the classes 1 (20), 2 (20). {number}",
+        f"The test part has no node of the classes 1 (20). {number}",
     ]
     assert not missing_classes(Y.double(), _masked(_data(**MASKS))[0], [0, 1, 2])
 

@@ -58,8 +58,8 @@ ALL_FEATURES = {"x": "x", "columns": "all others", "structure": "place in the gr
 COMPONENTS = {
     "constant": "share of each class, or the mean of the numbers",
     "columns": "linear model of a node's own columns",
-    "neighbours": "the same, also of the columns' means over neighbours within two steps",
-    "labels": "the same, also of the known labels around a node",
+    "neighbours": "like columns, but also of the columns' means over neighbours within two steps",
+    "labels": "like neighbours, but also of the known labels around a node",
     "consistent": "networks that also learn from nodes without a label",
     "walks": "the walks of two steps to each training node",
     "propagation": "known labels that spread along the edges",
