@@ -317,6 +317,11 @@ class _DryMode(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        """Run a function, with memory only for integers, booleans and small new tensors.
+
+        The results of other functions are tensors without memory. As a side effect, the
+        backend of each gattn operator that reads floating-point tensors is recorded for the report.
+        """
         kwargs = kwargs or {}
         leaves = _pytree.tree_leaves((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]

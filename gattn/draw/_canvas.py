@@ -68,6 +68,7 @@ class Canvas:
     _texts: list[_Text] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
+        """Create an empty drawing; raise a ValueError if the format is not SVG or PNG."""
         if self.format not in get_args(PictureFormat):
             raise ValueError(f'format must be "svg" or "png"; got {self.format!r}')
         need_rdkit()
@@ -131,6 +132,7 @@ class Canvas:
         return self._svg(drawing) if isinstance(drawing, str) else self._png(drawing)
 
     def _svg(self, drawing: str) -> bytes:
+        """Return an SVG drawing with the texts of the canvas, encoded as UTF-8."""
         _, _, rest = drawing.partition("?>")
         body, end, _ = rest.rpartition("</svg>")
         texts = "".join(
@@ -142,6 +144,7 @@ class Canvas:
         return f"<?xml version='1.0' encoding='UTF-8'?>{body}{texts}{end}\n".encode()
 
     def _png(self, drawing: bytes) -> bytes:
+        """Return a PNG drawing with the texts of the canvas."""
         from PIL import Image, ImageDraw
 
         picture = Image.open(io.BytesIO(drawing)).convert("RGB")

@@ -108,10 +108,13 @@ def sample_network(
 
 
 def _quotas(counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Return the number of nodes [c] to draw of each class, given the number of its nodes [c]."""
+    """Return the number of nodes [c] to draw of each class, given the number of its nodes [c].
+
+    The sum of the result is ``most``.
+    """
     exact = counts * most / counts.sum()
     quota = np.maximum(exact.astype(np.int64), counts > 0)
-    # The remaining nodes go to the largest classes, and the missing ones are taken from them.
+    # Remaining nodes go to the largest remainders; surplus ones are taken from the largest quotas.
     while (rest := most - quota.sum()) > 0:
         quota[np.argsort(quota - exact, kind="stable")[:rest]] += 1
     while (rest := quota.sum() - most) > 0:
@@ -323,6 +326,7 @@ def _coloured(colour: Numbers, names: Sequence[str]) -> tuple[NDArray[np.float64
 def _check(
     count: int, value: NDArray[np.float64], names: Sequence[str], labels: Sequence[str]
 ) -> None:
+    """Raise a ValueError if colours or labels do not fit ``count`` nodes and the class names."""
     if value.ndim != 1 or len(value) < count:
         raise ValueError(f"colour must be [n] with n of at least {count}; got {value.shape}")
     if len(labels) not in (0, len(value)):
@@ -349,6 +353,7 @@ def _draw_edges(
     axes: Axes, pairs: NDArray[np.int64], strength: NDArray[np.float64], layout: Layout,
     theme: Theme,
 ) -> None:  # fmt: skip
+    """Add edges to a plot: strength [e] sets the width; edges between communities are fainter."""
     from matplotlib.collections import PolyCollection
 
     if not pairs.size:
@@ -395,6 +400,7 @@ def _draw_classes(
     axes: Axes, positions: NDArray[np.float64], value: NDArray[np.float64], names: Sequence[str],
     shades: Sequence[str], size: float, columns: int,
 ) -> None:  # fmt: skip
+    """Add the nodes of each class to a plot, in its colour and marker, and a legend."""
     for i, name in enumerate(names):
         if (rows := value == i).any():
             axes.scatter(

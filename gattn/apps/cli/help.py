@@ -128,6 +128,7 @@ def _title(param: Any) -> str:
 
 
 def _description(param: Any, *, short: bool) -> str:
+    """Return the help text of an option with its default; only the first sentence if ``short``."""
     text, default = re.fullmatch(r"(.*?)( \[default: .*\])?", param.help or "", re.DOTALL).groups()  # pyright: ignore[reportOptionalMemberAccess]
     if short:
         # A sentence ends at a period before a capital letter.

@@ -263,6 +263,18 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def _errors(y: Tensor, predicted: Tensor) -> dict[str, float]:
+    """Return the root mean squared error, the mean absolute error and R² of one target.
+
+    Args:
+        y: [k] float64, measured values without NaN.
+        predicted: [k] float64, predictions.
+
+    Returns:
+        ``rmse``, ``mae`` and ``r2``; all are NaN if k is 0, and ``r2`` if all values are equal.
+
+    Raises:
+        ValueError: a measured value or a prediction is not finite.
+    """
     if not y.isfinite().all():
         raise ValueError("a measured value is infinite")
     if not predicted.isfinite().all():
@@ -294,6 +306,19 @@ def _squares(values: Tensor) -> tuple[float, float]:
 
 
 def _class_scores(y: Tensor, probability: Tensor) -> dict[str, float]:
+    """Return the areas under the ROC and precision-recall curves and the accuracy of one target.
+
+    Args:
+        y: [k] float64, labels 0 and 1 without NaN.
+        probability: [k] float64, probabilities of label 1; above 0.5, label 1 is predicted.
+
+    Returns:
+        ``roc_auc``, ``pr_auc`` and ``accuracy``; all are NaN if k is 0, and the two areas if all
+        labels are equal.
+
+    Raises:
+        ValueError: a label is not 0 or 1, or a probability is not in [0, 1].
+    """
     if not ((y == 0) | (y == 1)).all():
         raise ValueError(f"labels must be 0, 1 or NaN; got {y.unique()[:5].tolist()}")
     if not ((probability >= 0) & (probability <= 1)).all():

@@ -84,6 +84,7 @@ def _choices(hint: Any) -> tuple[Any, ...]:
 
 
 def _scalar_values(described: Any) -> str:
+    """Describe the values that a msgspec type allows, for example "a number at least 0"."""
     kind = type(described).__name__
     if kind == "BoolType":
         return "true or false"

@@ -699,6 +699,7 @@ class LinkModel:
         return self._last[1]
 
     def _make_view(self, graph: AttributedGraph, x: Tensor, z: NDArray | None) -> View:
+        """Return the view of a graph, given features x and reduced features z of its nodes."""
         arcs, nodes = graph.arcs.numpy(), len(graph)
         edges = Proximity(arcs, nodes, z, directed=self.directed, bipartite=self.bipartite)
         if self._is_structural:

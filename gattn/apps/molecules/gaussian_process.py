@@ -171,7 +171,13 @@ def search_hyperparameters(
 ) -> Tensor:
     """Find the maximum-a-posteriori logarithms of the hyperparameters: [1 + kinds + 3 groups].
 
-    ``kinds`` is the number of kinds of counts, whose similarities are the first parts.
+    Args:
+        parts: matrices [k, k], the result of :func:`compare`.
+        y: [k], standardised labels; molecules with a NaN or infinite label are left out.
+        noise: [k], factors of the noise variance of each molecule.
+        check: function without arguments that is called before each evaluation of the density,
+            and may raise an exception to stop the search.
+        kinds: number of kinds of counts, whose similarities are the first parts.
     """
     start = start_of(kinds, (len(parts) - kinds) // 2)
     lowest, highest = start - FARTHEST_LOG, start + FARTHEST_LOG

@@ -601,6 +601,7 @@ def _make(
     rows: list[tuple[str, Sequence[float]]], *, make: Callable[[MoleculeInputs], T],
     max_atoms: int, columns: int, row_format: RowFormat,
 ) -> tuple[ParsedSmiles, T]:  # fmt: skip
+    """Featurise rows of SMILES and numbers; return their errors, and the result of ``make``."""
     texts = [text for text, _ in rows]
     piece = featurise(texts, max_atoms=max_atoms, row_format=row_format, canonical=False)
     inputs = piece.inputs

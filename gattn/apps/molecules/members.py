@@ -273,6 +273,10 @@ class MoleculeBatches:
         return self._graphs(positions), self.targets[positions], self.weights[positions]
 
     def _graphs(self, positions: Tensor) -> MoleculeBatch:
+        """Return the batch of the molecules at some positions.
+
+        Few molecules are expanded once for all batches, and many in each batch, which saves memory.
+        """
         if len(self) > MAX_EXPANDED:
             return batch_inputs(self.inputs[positions], counts=self.columns)
         arrays, *descriptors = self._expanded

@@ -147,6 +147,10 @@ def drawn_smiles(text: str) -> str:
 
 
 def _sides(text: str) -> list[str]:
+    """Return the SMILES of the reactants with the agents, and that of the products.
+
+    A ValueError is raised if the text is not a reaction, has an empty side or a CXSMILES extension.
+    """
     words = text.split()
     if len(words) > 1 and words[1].startswith("|"):
         raise ValueError("a reaction cannot have a CXSMILES extension")

@@ -390,6 +390,7 @@ def _is_category(counts: Counter[str]) -> bool:
 
 
 def _learn_text(name: str, texts: list[str]) -> tuple[Column | None, list[str]]:
+    """Return a column of word frequencies; None and a note if too few nodes share a word."""
     counts = _hashed(texts)
     nodes = np.bincount(counts.indices, minlength=HASHES)
     places = np.flatnonzero(nodes >= LEAST)

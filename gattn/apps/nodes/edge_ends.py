@@ -105,7 +105,7 @@ def named_nodes(source: SourceTable, ends: NDArray) -> tuple[Nodes, list[str]]:
         names = as_names(nodes.index.to_series())
     else:
         names = as_names(nodes.iloc[:, place])
-        _check_names(names, columns, place, lines)
+        _check_name_column(names, columns, place, lines)
     notes_on_names += [
         f"Column {columns[i]!r} of the nodes contains row numbers, like the index that pandas "
         "writes: it is not used."
@@ -129,9 +129,21 @@ def _count_ends(values: pd.Series, ends: NDArray) -> int:
     return int(np.isin(ends.astype(str), names.to_numpy(str)).sum())
 
 
-def _check_names(
+def _check_name_column(
     names: pd.Series, columns: Sequence[Hashable], place: int, lines: Sequence[int]
 ) -> None:
+    """Raise an error if a column does not give each node one unique name.
+
+    Args:
+        names: [n] names of the nodes, which were read from the column.
+        columns: names of all columns of the table of nodes.
+        place: index of the column of the names.
+        lines: [n] lines of the nodes in their file, for messages; empty if there is no file.
+
+    Raises:
+        GraphError: several columns have the name of this column, a node has no name, or two nodes
+            have the same name.
+    """
     column = columns[place]
     if list(columns).count(column) > 1:
         raise GraphError(

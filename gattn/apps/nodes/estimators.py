@@ -371,6 +371,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return read_labels(graph, self.label, y, classes=self.task.is_class)
 
     def _parts(self, graph: AttributedGraph, y: Tensor) -> tuple[Split, list[str]]:
+        """Split the labelled nodes by time, by masks or at random; return also notes."""
         share, by_class = float(self.validation_fraction), self.task.is_class
         check_fraction("validation_fraction", share)
         fractions = (1 - share, share, 0.0)

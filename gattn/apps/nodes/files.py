@@ -627,6 +627,10 @@ def read_graph_file(
 
 
 def _parse_markup(path: Path) -> networkx.Graph:
+    """Read a file in the format GML, GEXF or GraphML.
+
+    A GraphError is raised if the file is invalid, and an ImportError if networkx is missing.
+    """
     try:
         import networkx
     except ImportError:

@@ -168,6 +168,7 @@ def prediction_times(
 
 
 def _complete(values: pd.Series, title: str, where: Where) -> NDArray[np.float64]:
+    """Return the times of all rows; a GraphError is raised if a row has none."""
     times = as_times(values, title, where)
     if np.isnan(times).any():
         rows = np.flatnonzero(np.isnan(times))

@@ -555,6 +555,7 @@ def _list_columns(values: pd.Series, names: Sequence[Hashable]) -> pd.DataFrame:
 
 
 def _list_of_numbers(value: object, name: Hashable) -> NDArray[np.float64]:
+    """Return a list of numbers as a flat array; a GraphError is raised for any other value."""
     if not isinstance(value, LISTS):
         raise GraphError(f"attribute {name!r} must have only lists; got {value!r}")
     if any(np.iscomplexobj(each) for each in value):

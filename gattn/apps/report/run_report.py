@@ -190,6 +190,7 @@ def write_plots(folder: Path, figures: Mapping[str, Figure]) -> None:
 
 
 def _highlights(run: RunFacts) -> tuple[Highlight, ...]:
+    """Return the main figures of a run: two test metrics, the coverage and the number of items."""
     highlights = []
     for metric, value in list(run.metrics["test"].items())[:2]:
         others = [scores.get(metric, math.nan) for scores in run.metrics["baselines"].values()]
@@ -222,6 +223,7 @@ def _targets(run: RunFacts) -> tuple[Table, ...]:
 
 
 def _uncertainty(run: RunFacts, calibration: Figure) -> Section:
+    """Return the section on intervals or sets: notes, a table of their coverage, and a figure."""
     tables: tuple[Table, ...] = ()
     if intervals := run.metrics.get("intervals"):
         names = {

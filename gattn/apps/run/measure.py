@@ -58,6 +58,19 @@ def _coverage_metrics(
     y: Tensor, covered: Tensor, size: Tensor, coverage: float, name: str,
     owners: Tensor | None = None,
 ) -> dict[str, Any]:  # fmt: skip
+    """Return the requested and the observed coverage, and the mean size of intervals or sets.
+
+    Args:
+        y: [k, t] labels, NaN for missing labels.
+        covered: [k, t] booleans, True if the interval or set contains the label.
+        size: [k, t] widths of intervals, or sizes of sets.
+        coverage: requested coverage.
+        name: key of the mean size in the result.
+        owners: [k] row of each label, for rows with several labels; None for one label per row.
+
+    Returns:
+        The metrics, and the number of rows with a label. Without labels, the means are NaN.
+    """
     has_label = y.isfinite()
     owners = torch.arange(len(y)) if owners is None else owners
     labels, hits = (

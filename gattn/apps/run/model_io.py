@@ -247,6 +247,7 @@ def _json(value: Mapping[str, Json]) -> bytes:
 
 
 def _finite(value: object) -> object:
+    """Return a value in which None replaces every NaN and infinity, as JSON requires."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):

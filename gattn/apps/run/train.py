@@ -183,6 +183,10 @@ def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
 
 
 def _train(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
+    """Train a model, write the run into its folder and return the metrics.
+
+    If the folder already contains this run, and it is finished, its metrics are returned.
+    """
     out = product.out
     metrics = run_folder.finished_metrics(out, product.settings, product.inputs)
     if metrics is not None:

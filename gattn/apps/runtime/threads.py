@@ -222,6 +222,7 @@ class Background(Generic[Result]):
         self._thread.join()
 
     def _run(self) -> None:
+        """Run the work and store its result or its exception; store neither if it was cancelled."""
         try:
             use_one_thread()
             self._results.append(self._work(self._check))

@@ -186,6 +186,7 @@ def _on_request_error(request: Request, error: Any) -> Response:
 
 
 def _on_invalid(request: Request, error: Any) -> Response:
+    """Return an error: status 415 for a body that is not JSON, or else the invalid fields."""
     errors = error.errors()
     if isinstance(errors[0].get("input"), bytes):
         # FastAPI passes on the bytes of a body that is not declared as JSON.

@@ -124,6 +124,7 @@ class Gate:
             await error_response(refusal)(scope, receive, send_with_headers)
 
     def _check_host(self, headers: Headers) -> None:
+        """Raise a RequestError if a local server is called by a host name that is not allowed."""
         host = headers.get("host", "")
         local = {"localhost", "127.0.0.1", "::1", self.settings.host}
         if self.settings.is_local and _name_of(f"//{host}") not in local | self.allowed:
@@ -133,6 +134,7 @@ class Gate:
             )  # fmt: skip
 
     def _check_origin(self, headers: Headers) -> None:
+        """Raise a RequestError if a page of another site sent the request or shows its result."""
         host, origin = headers.get("host", "").lower(), headers.get("origin", "").lower()
         same = {"", f"http://{host}", f"https://{host}"}
         if origin not in same and _name_of(origin) not in self.allowed:

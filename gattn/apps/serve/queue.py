@@ -104,6 +104,7 @@ class BatchQueue(Generic[Key, Row, Result]):
         return results
 
     def _submit(self, key: Key, rows: Sequence[Row]) -> asyncio.Future[list[Result]]:
+        """Add rows to the queue, start a task that processes it, and return a future."""
         result: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
         self._jobs.append(_Job(key, rows, result))
         # The event loop has weak references to tasks only.

@@ -123,6 +123,10 @@ class Table:
         return self
 
     def _row(self, line: int, cells: list[str]) -> TableRow:
+        """Return a row with one cell per column, and a problem if the line has more or fewer cells.
+
+        Missing cells are empty, and the last cell contains the surplus ones.
+        """
         count, width = len(cells), len(self.columns)
         if count > width and not any(cell.strip() for cell in cells[width:]):
             return TableRow(line, cells[:width])
@@ -297,6 +301,10 @@ def as_number(cell: str) -> float | None:
 
 
 def _with_header(table: Table) -> Table:
+    """Return a table with the columns of the header.
+
+    A ValueError is raised if the file is empty or is JSON, XML or a web page.
+    """
     _, header = next(_records(table, strict=False), (0, []))
     if not header:
         raise ValueError(f"{table.path} is empty; expected a header line")

@@ -198,6 +198,7 @@ class NumberFormat:
     censored: Literal["refuse", "drop", "bound", "limit"] = "refuse"
 
     def __post_init__(self) -> None:
+        """Raise a ValueError if a setting is invalid, or if decimal equals thousands."""
         choices = {
             "decimal": (".", ","),
             "thousands": ("", ",", ".", " ", "'"),

@@ -565,6 +565,10 @@ def _amount(target: Target) -> Iterator[Finding]:
 
 
 def _outliers(target: Target) -> Iterator[Finding]:
+    """Yield a finding if labels are many robust standard deviations from the median.
+
+    The logarithms are used if all labels are positive and extend over several decades.
+    """
     values, scale = target.measured, ""
     if values.count() < FEW:
         return

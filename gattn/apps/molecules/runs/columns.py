@@ -139,6 +139,7 @@ def _label_cells(source: Source, row: int) -> list[object]:
 
 
 def _names(estimator: Any, target: int) -> Sequence[str]:
+    """Return the names of the columns that contain the predictions of one target."""
     percentile = [] if estimator.percentiles_ is None else ["percentile"]
     if not estimator.task.is_class:
         return ("prediction", "std", "lower", "upper", *percentile)

@@ -359,6 +359,10 @@ def read_labels(
 
 
 def _common_task(columns: Sequence[Column], style: NumberFormat) -> Task:
+    """Return the task of all columns; a ValueError is raised if regression and classes are mixed.
+
+    Targets of two classes and of several classes are a task of several classes.
+    """
     tasks = {column.target: _task(column, style) for column in columns}
     if set(tasks.values()) == {CLASSIFICATION, MULTICLASS}:
         return MULTICLASS

@@ -72,6 +72,12 @@ def baseline_predictions(
 
 
 def _features_only(x: Tensor, y: Tensor, train: Tensor, task: Task, classes: int) -> Tensor:
+    """Return the predictions [n, c] of a linear model that reads only the features of the nodes.
+
+    The model is fitted to the labels y of the nodes ``train``: a logistic regression, whose class
+    probabilities are returned, or a ridge regression (c = 1). Classes without a label have
+    probability 0.
+    """
     matrix = as_matrix(x).astype(np.float64)
     if not task.is_class:
         ridge = Ridge().fit(matrix[train.numpy()], y.numpy())

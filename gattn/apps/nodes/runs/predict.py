@@ -170,6 +170,7 @@ def prediction_rows(
 
 
 def _cells(estimator: Any, predicted: Tensor, coverage: float) -> Iterator[Sequence[object]]:
+    """Yield the cells of each node: class, set and probabilities, or value and interval."""
     if estimator.task.is_class:
         kinds, sets = estimator.classes_.tolist(), estimator.sets(predicted, coverage).tolist()
         for best, row, is_in in zip(predicted.argmax(1).tolist(), predicted.tolist(), sets):
