@@ -87,7 +87,7 @@ def test_invariance_rejects_a_readout_of_the_last_node():
             assert_permutation_invariant(last_node, 3, sorted_index=sorted_index)
 
 
-def test_edge_order_rejects_weights_by_position():
+def test_check_of_edge_order_fails_for_weights_that_depend_on_position():
     def weighted(x, edge_index):
         weight = torch.arange(edge_index.shape[1], dtype=x.dtype)[:, None]
         return torch.zeros_like(x).index_add(0, edge_index[1], weight * x[edge_index[0]])

@@ -90,7 +90,7 @@ def test_fractions_are_checked(fractions):
         scaffold_split(["C"], fractions=fractions)
 
 
-def test_invalid_inputs_raise_errors():
+def test_negative_count_or_invalid_smiles_is_an_error():
     with pytest.raises(ValueError, match="must not be negative"):
         random_split(-1, seed=0)
     with pytest.raises(ValueError, match="RDKit cannot read the SMILES 'C1'"):

@@ -215,7 +215,7 @@ def refusal(run, capsys, name, *arguments):
         ("attention_is_a_graph", "--device abacus", "--device: invalid choice: 'abacus'"),
     ],
 )
-def test_bad_arguments_give_one_clear_error(run, capsys, name, arguments, message):
+def test_examples_refuse_bad_arguments_with_a_message(run, capsys, name, arguments, message):
     if name in NEED_SKLEARN:
         pytest.importorskip("sklearn")
     assert re.search(f"error: .*{message}", refusal(run, capsys, name, *arguments.split()))

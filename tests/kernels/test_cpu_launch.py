@@ -34,7 +34,7 @@ def test_every_kernel_names_its_fields():
             assert tuple(names[first : first + len(cpu._LAYOUT)]) == cpu._LAYOUT, name
 
 
-def test_unknown_fields_of_a_kernel_are_refused():
+def test_launch_with_an_unknown_field_or_another_dtype_is_an_error():
     with pytest.raises(TypeError, match="the C\\+\\+ kernel dropout has no field colour"):
         cpu.Launcher("dropout", {"x": 0, "colour": 1})
     every = {name for name, _ in cpu._kernels.kernels()["node_scores"]}

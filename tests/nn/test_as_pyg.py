@@ -109,7 +109,7 @@ def test_hooks_receive_the_same_arguments_as_in_pyg(name):
 
 
 @pytest.mark.parametrize("loops", [False, True])
-def test_overridden_message_receives_the_edge_features_of_pyg(loops):
+def test_overridden_edge_update_receives_edge_features_of_one_dimension_as_in_pyg(loops):
     """This test follows PyG's example of an attack, which differentiates the output with respect to
     weights [e] that it passes to the layer.
     """

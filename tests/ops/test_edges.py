@@ -27,7 +27,7 @@ def test_aggregate_and_edge_dot_are_dense_products():
 
 
 @pytest.mark.parametrize("heads", [0, 2])
-def test_zero_heads_allow_any_number_of_value_heads(heads):
+def test_aggregate_has_the_heads_of_the_weights_even_if_there_are_none(heads):
     graph = Graph(torch.tensor([[0, 1], [1, 1]]), 2)
     weight = torch.ones(2, heads, requires_grad=True)
     value = torch.ones(2, 2, 3, requires_grad=True)

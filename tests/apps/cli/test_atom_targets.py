@@ -49,7 +49,7 @@ def trained(tmp_path_factory):
     return folder, "\n".join(notes)
 
 
-def test_training_writes_lists_and_a_report(trained, capsys):
+def test_training_on_lists_of_atoms_writes_metrics_predictions_and_a_report(trained, capsys):
     folder, notes = trained
     assert "2 rows left out" in notes
     metrics = json.loads((folder / "run" / "metrics.json").read_text())
@@ -73,7 +73,7 @@ def test_training_writes_lists_and_a_report(trained, capsys):
     assert "a random atom or bond of a new molecule" in page
 
 
-def test_prediction_has_a_list_for_each_row(trained, gattn, tmp_path):
+def test_prediction_of_atom_lists_has_a_list_or_an_error_in_each_row(trained, gattn, tmp_path):
     folder, _ = trained
     table = tmp_path / "new.csv"
     table.write_text("smiles,id\nCCCBr,1\nx,2\n[H]OC,3\n")
@@ -181,7 +181,7 @@ def test_a_table_of_twelve_rows_is_trained_and_predicted(gattn, tmp_path, kind, 
         assert len(json.loads(row["prediction"])) == count
 
 
-def test_a_run_of_atoms_and_bonds_is_an_error(gattn, tmp_path):
+def test_training_on_atom_and_bond_targets_together_is_an_error(gattn, tmp_path):
     table = write_table(tmp_path / "table.csv")
     options = ["--atom-target", "mass", "--bond-target", "order", "--out", tmp_path / "run"]
     code, text = gattn("train", table, *options)

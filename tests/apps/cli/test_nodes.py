@@ -133,7 +133,7 @@ def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path, monkey
     assert list(pd.read_parquet(tmp_path / "e.parquet").columns)[:2] == ["node", "e0"]
 
 
-def test_a_graph_that_cannot_be_trained_on_is_an_error(folder, gattn, tmp_path):
+def test_invalid_label_split_or_task_of_a_graph_is_an_error(folder, gattn, tmp_path):
     tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--out", tmp_path / "run"]
     for options, message in (
         ([], "labels are required: y, or the name of an attribute (label, --label) among 'about'"),

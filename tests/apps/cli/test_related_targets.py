@@ -87,7 +87,7 @@ def test_a_related_table_lowers_the_error_and_an_unrelated_one_is_not_read(gattn
     assert weights[0]["test"] == weights[1]["test"]
 
 
-def test_the_labels_of_a_molecule_are_left_out_of_its_columns():
+def test_related_columns_of_a_molecule_do_not_depend_on_its_labels():
     compounds = load_molecules("chembl2321810")
     table = MoleculeRegressor().read(compounds.smiles[:60], compounds.y[:60, 0].tolist())
     mine, others = table[torch.arange(0, 30)], table[torch.arange(20, 60)]

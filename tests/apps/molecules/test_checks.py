@@ -115,7 +115,7 @@ def test_leaks_between_parts_and_files_are_reported(base, tmp_path):
     assert "line 102" in "\n".join(summary(result)) or min(leak.details) < 100
 
 
-def test_labels_of_many_decades_and_classes_in_two_cases_are_reported(tmp_path):
+def test_labels_over_many_decades_and_classes_that_differ_in_case_are_reported(tmp_path):
     rows = [
         {"smiles": "C" * (i % 40 + 1), "ic50": 10 ** (i % 11), "toxic": ("Yes", "yes", "no")[i % 3]}
         for i in range(60)

@@ -67,7 +67,7 @@ def test_faithfulness_of_weights_is_above_that_of_random_atoms(ridge):
         assert one.faithfulness.top > one.faithfulness.random
 
 
-def test_the_spread_needs_two_networks(inputs):
+def test_spread_of_an_explanation_is_nan_for_one_network_and_finite_for_two(inputs):
     # In a stacked model, the weight of the networks can be 0.
     one, two = (
         explain(fitted(inputs, model="attention", ensemble=number), inputs[[20]])[0].spread

@@ -65,7 +65,7 @@ def test_the_first_trees_do_not_depend_on_labels_of_the_validation_part() -> Non
     assert (every.mean - every_too.mean).abs().nan_to_num(0.0).max() > 1
 
 
-def test_missing_labels_weights_and_columns_are_used() -> None:
+def test_forest_with_missing_labels_and_weights_learns_from_an_extra_column() -> None:
     inputs, y = chains_and_targets()
     extra = torch.randn(len(y), 1, generator=torch.Generator().manual_seed(0)).double()
     described = inputs.described(extra)

@@ -210,7 +210,7 @@ def test_no_molecules_give_empty_predictions_and_embeddings() -> None:
         fitted(y, model="gp").embed(inputs)
 
 
-def test_a_model_without_a_forest_gives_the_reason() -> None:
+def test_only_a_stacked_model_without_trees_gives_a_reason_for_its_missing_forest() -> None:
     _, y = chains_and_targets()
     assert list(fitted(y).weights) == ["attention", "gp", "forest"]
     without = fitted(y, trees=0)

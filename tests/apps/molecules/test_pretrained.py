@@ -31,7 +31,7 @@ def test_a_name_of_a_model_is_found_unless_a_folder_has_it(tmp_path, monkeypatch
     assert resolve(Path("bbb")) == Path("bbb")
 
 
-def test_the_card_has_the_measured_figures():
+def test_model_card_contains_the_recorded_figures():
     card = (folder_of("bbb") / "card.md").read_text("utf-8")
     assert card == (ROOT / "docs/guide/bbb.md").read_text("utf-8") == card_of(FIGURES)
     test, external = FIGURES["test"], FIGURES["external"]

@@ -85,7 +85,7 @@ def test_mapped_hydrogens_belong_to_their_neighbours():
     assert len(parsed.inputs.molecules.arrays.x) == 2
 
 
-def test_numbers_that_rdkit_cannot_read_pair_atoms():
+def test_atom_map_numbers_that_rdkit_cannot_read_pair_the_atoms_of_a_reaction():
     text = "[H:1][CH3:002].[Cl:99999999999]>>[H:1][Cl:99999999999].[CH3:2]"
     parsed = featurise([text], row_format=FORMAT)
     assert parsed.errors == [""]

@@ -31,7 +31,7 @@ def fitted():
     return NodeClassifier(**SMALL).fit(_two_groups())
 
 
-def test_communities_of_nodes_are_predicted(fitted):
+def test_classifier_of_two_communities_is_more_than_90_percent_accurate(fitted):
     proba = fitted.predict_proba()
     assert proba.shape == (60, 2)
     assert np.allclose(proba.sum(1), 1)

@@ -52,7 +52,7 @@ def test_one_separator_holds_for_the_whole_file(tmp_path):
         ("\t", False, "Graph"),
     ],
 )  # fmt: skip
-def test_edge_lists_of_networkx_are_read(tmp_path, delimiter, data, kind):
+def test_edge_lists_of_networkx_with_any_delimiter_are_read(tmp_path, delimiter, data, kind):
     source = getattr(networkx, kind)()
     source.add_edge("ann", "bob", weight=1.0, kind="friend", tags=["a", "b"], note="x {y}, z")
     source.add_edge("bob", "cem", weight=0.5, kind="boss, too")

@@ -199,7 +199,7 @@ def test_labels_of_a_graph_of_pyg_that_are_no_classes_are_an_error():
 
 
 @pytest.mark.parametrize("bad", ["years", "nested", "mixed"])
-def test_only_named_attributes_are_read(bad):
+def test_an_invalid_attribute_is_an_error_only_if_it_is_a_feature_or_the_label(bad):
     graph = networkx.karate_club_graph()
     for node, attributes in graph.nodes(data=True):
         attributes["score"] = float(node)
@@ -226,7 +226,7 @@ def _features(graph, **options):
     return [column.name for column in model.predictor_.encoder.columns], model.notes_
 
 
-def test_columns_of_parts_get_a_note_and_are_no_features():
+def test_columns_that_contain_train_and_test_parts_get_a_note():
     for name, cells, message in (
         ("split", WORDS, "use --split column:split"),
         ("fold", ["train"] * 50 + [None] * 10, "use --split column:fold"),

@@ -25,7 +25,7 @@ def _pairs(graph):
     return [(names[a], names[b]) for a, b in graph.edge_index.T.tolist()]
 
 
-def test_messages_never_come_from_the_future():
+def test_messages_of_later_nodes_and_along_later_edges_are_left_out():
     nodes = pd.DataFrame({"id": list("abcd"), "year": ["2001", "2002", "2002", "2000"]})
     graph, encoder, notes = read_edge_columns(
         _graph("a,b,1,x\nb,c,3,x\nd,b,4,y\n", nodes=nodes), EdgeColumns(time="year")

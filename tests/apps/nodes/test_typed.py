@@ -96,7 +96,7 @@ def test_bad_tables_are_errors_that_name_the_table():
             read_graph(_small(**{name: pd.DataFrame(columns)}), label="topic")
 
 
-def test_options_name_types_and_relations():
+def test_options_of_types_and_relations_are_parsed_or_are_errors():
     types = parse_types(["papers=a.csv", "co-authors=b.csv"])
     (relation,) = parse_relations(["co-authors-is-first-papers=w.csv"], types)
     assert relation == ("co-authors", "is-first", "papers")

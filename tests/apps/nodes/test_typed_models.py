@@ -46,7 +46,7 @@ def test_a_restored_model_predicts_the_same(fitted, tmp_path):
     np.testing.assert_array_equal(restored.predict_proba(tables), model.predict_proba())
 
 
-def test_an_explanation_needs_one_table_of_nodes(fitted):
+def test_explanation_of_a_graph_with_several_tables_of_nodes_is_an_error(fitted):
     model, _, _ = fitted
     with pytest.raises(GraphError, match="explain needs a network with one table of nodes"):
         explain_node(model.predictor_, model.graph_, model.graph_.names[0])

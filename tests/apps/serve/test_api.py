@@ -77,7 +77,7 @@ def test_json_has_the_numbers_and_the_errors_of_the_command(client):
     assert (row["lower"], row["upper"]) == (None, None)  # JSON has no infinity.
 
 
-def test_requests_are_combined_and_get_the_predictions_of_single_ones(client_of, monkeypatch):
+def test_simultaneous_requests_are_batched_and_get_equal_predictions(client_of, monkeypatch):
     batches = []
 
     def predict_slowly(model, smiles, coverage, predict=application.predict_rows):

@@ -52,7 +52,7 @@ def test_all_writings_have_one_identity(smiles):
     assert set(molecule_identities(texts)) == {expected}
 
 
-def test_molecules_of_medicinal_chemistry_have_one_identity():
+def test_different_smiles_of_a_chembl_molecule_have_one_identity():
     rng = random.Random(1)
     molecules = load_molecules("chembl2321810").smiles[::20]
     assert len(molecules) == 51

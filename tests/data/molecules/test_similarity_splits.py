@@ -33,7 +33,7 @@ def plain_clusters(distances, limit):
 
 
 @pytest.mark.parametrize("limit", [0.35, 0.65])
-def test_sizes_of_clusters_are_those_of_the_definition(smiles, distances, limit):
+def test_butina_clusters_have_reference_sizes_and_a_centre(smiles, distances, limit):
     numbers = butina_clusters(smiles, distance=limit)
     sizes = torch.tensor(numbers).bincount().tolist()
     assert sizes == sorted(sizes, reverse=True)

@@ -147,7 +147,7 @@ def _expected(graph, edge_attr):
     return torch.cat([rows, torch.stack(loops)])
 
 
-def test_features_of_loops_are_formed_once(graph_and_features):
+def test_loop_features_of_the_same_tensor_are_cached(graph_and_features):
     graph, edge_attr = graph_and_features
     first = with_loop_features(edge_attr, graph, "mean")
     torch.testing.assert_close(first, _expected(graph, edge_attr))
@@ -181,7 +181,7 @@ def test_features_of_loops_are_mapped_over_in_inference_mode(graph_and_features,
     torch.testing.assert_close(actual[1], 2 * _expected(graph, edge_attr))
 
 
-def test_features_of_loops_have_the_gradients_of_the_edges(graph_and_features):
+def test_gradient_of_loop_features_equals_the_reference(graph_and_features):
     graph, edge_attr = graph_and_features
     with_loop_features(edge_attr, graph, "mean")
     edge_attr.requires_grad_()

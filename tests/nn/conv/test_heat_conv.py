@@ -112,7 +112,7 @@ def test_in_place_change_of_node_types_is_detected():
         layer(x, edge_index, kinds, *rest)
 
 
-def test_types_of_a_networkx_graph_are_those_of_both_directions():
+def test_edge_types_and_features_of_an_undirected_networkx_graph_apply_to_both_directions():
     torch.manual_seed(0)
     layer, x, kinds = HEATConv(6, 4, 2, 3, **SIZES), torch.randn(4, 6), torch.tensor([0, 1, 1, 0])
     network, pairs = networkx.Graph([(0, 1), (2, 3)]), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])

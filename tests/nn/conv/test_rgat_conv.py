@@ -109,7 +109,7 @@ def test_edge_types_created_in_inference_mode_are_accepted(monkeypatch):
     )  # the last call uses the layout that the previous call has cached
 
 
-def test_types_of_a_networkx_graph_are_those_of_both_directions():
+def test_edge_types_of_an_undirected_networkx_graph_apply_to_both_directions():
     torch.manual_seed(0)
     layer, x, kinds = RGATConv(4, 2, 2), torch.randn(4, 4), torch.tensor([1, 0])
     network, pairs = networkx.Graph([(0, 1), (2, 3)]), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])

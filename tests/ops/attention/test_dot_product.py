@@ -5,7 +5,7 @@ import torch
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, -2.0])
-def test_scale_of_dot_product_is_applied(scale, operators, compare, random_graph):
+def test_dot_product_of_any_scale_equals_the_reference(scale, operators, compare, random_graph):
     compare(operators["dot_product, edges"], random_graph, 3, 8, scale=scale)
 
 

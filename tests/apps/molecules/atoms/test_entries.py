@@ -43,7 +43,7 @@ def test_written_hydrogens_have_an_entry(smiles, add_h):
             assert set(arrays.edge_index[:, 2 * place].tolist()) == ends
 
 
-def test_values_of_hydrogens_are_left_out_and_lists_may_omit_them():
+def test_lists_with_or_without_hydrogens_give_values_of_heavy_atoms_and_their_bonds():
     order, _ = entries("[H]OC")
     cases = (3, "atom", [1, 2], [0, 1]), (2, "atom", [0, 1], [0, 1]), (2, "bond", [1], [0])
     for count, level, positions, places in cases:

@@ -32,7 +32,7 @@ def test_a_row_is_selected_by_a_condition():
         assert RowQuery(COLUMNS, where=expression).best([ROW]) == [0] * result
 
 
-def test_rows_are_ranked_and_rows_without_the_number_are_left_out():
+def test_query_ranks_rows_and_leaves_out_those_without_a_number():
     rows = [[text, "1", "", "", "", "", ""] for text in ("3", "x", "9", "", "3", "5")]
     assert RowQuery(COLUMNS, by="prediction", top=3).best(rows) == [2, 5, 0]
     assert RowQuery(COLUMNS, by="-prediction * 2*std", top=9).best(rows) == [0, 4, 5, 2]
