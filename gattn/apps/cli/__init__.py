@@ -7,10 +7,11 @@ If a signal ends the command, it also prints one line. The exit code is 130 afte
 from __future__ import annotations
 
 import sys
+from shutil import get_terminal_size
 
 from gattn import __version__
 from gattn.apps.cli.signals import INTERRUPTED, WORDS, EndingSignals, signal_behind
-from gattn.apps.run.text import without_temporary
+from gattn.apps.run.text import divided, without_temporary
 from gattn.apps.runtime.processes import process_count
 from gattn.apps.runtime.threads import sleep_at_barriers
 from gattn.files import reason
@@ -92,5 +93,8 @@ def _extra(module: str | None) -> str:
 
 
 def _fail(message: str, code: int = 2) -> None:
-    print("gattn:", "; ".join(without_temporary(message).splitlines()), file=sys.stderr)
+    line = f"gattn: {'; '.join(without_temporary(message).splitlines())}"
+    if sys.stderr.isatty():
+        line = divided(line, get_terminal_size().columns)
+    print(line, file=sys.stderr)
     sys.exit(code)

@@ -9,14 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
 
-from gattn.apps.run.text import count_of, plural, without_temporary
+from gattn.apps.run.text import count_of, divided, plural, without_temporary
 from gattn.apps.runtime.processes import is_first_process
 
 if TYPE_CHECKING:
@@ -264,10 +263,7 @@ def _print_plain(line: str, console: Console = RESULTS) -> None:
     In a terminal, long lines are divided between words.
     """
     if console.is_terminal:
-        line = "\n".join(
-            fill(part, console.width, break_long_words=False, break_on_hyphens=False)
-            for part in line.split("\n")
-        )
+        line = divided(line, console.width)
     console.print(line, markup=False, highlight=False)
 
 

@@ -577,7 +577,9 @@ class MoleculeRegressor(RegressorMixin, NumberLabels, MoleculeEstimator):
 
     @property
     def calibration_rows(self) -> list[int]:
-        """Number of validation labels of each target, which calibrate its intervals."""
+        """Number of labels that calibrate the intervals of each target: those of the validation
+        part, and of training molecules that were predicted without their labels.
+        """
         return [len(scores) for scores in self.calibrator_.scores]
 
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:

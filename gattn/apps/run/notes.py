@@ -153,7 +153,7 @@ def coverage_note(metrics: Mapping[str, Any], item: str) -> list[str]:
     level, share = intervals["coverage"], intervals["held"]
     counts = metrics[item]
     test = intervals.get("rows", counts["test"])
-    calibration = intervals.get("validation_rows", counts.get("val"))
+    calibration = intervals.get("calibration_rows", counts.get("val"))
     if not test or calibration is None or share is None:
         return []
     error = math.sqrt(level * (1 - level) * (1 / test + 1 / (calibration + 2)))

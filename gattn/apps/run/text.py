@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
+from textwrap import fill
 
 TEMPORARY = "gattn-input-"
 """Beginning of the name of a temporary folder with a copy of the standard input."""
@@ -17,6 +18,18 @@ def without_temporary(text: str) -> str:
     'the standard input is empty'
     """
     return re.sub(rf"[^\s'\"(]*{TEMPORARY}\w+/(the [a-zA-Z ]+)\.\w+", r"\1", text)
+
+
+def divided(text: str, width: int) -> str:
+    """Divide each line that is longer than a width between words. Longer words are not divided.
+
+    >>> divided("a note in /a/long/path.csv", 10).splitlines()
+    ['a note in', '/a/long/path.csv']
+    """
+    return "\n".join(
+        fill(line, width, break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    )
 
 
 def plural(count: int, noun: str) -> str:

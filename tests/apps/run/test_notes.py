@@ -37,7 +37,7 @@ def test_the_limit_is_three_standard_errors_of_both_parts(share, low):
 def test_few_labelled_rows_have_no_note():
     # With 8 labelled rows, chance explains any such share; with 400 rows it does not.
     assert coverage_note(measured(0.6, rows=8), "molecules") == []
-    assert coverage_note(measured(0.7, validation_rows=3), "molecules") == []
+    assert coverage_note(measured(0.7, calibration_rows=3), "molecules") == []
     assert coverage_note(measured(math.nan, rows=0), "molecules") == []
     assert coverage_note({"molecules": {"test": 3}}, "molecules") == []
 

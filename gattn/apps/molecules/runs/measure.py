@@ -170,7 +170,7 @@ def undefined(
     """
     names, classes = model.targets_, [kinds.tolist() for kinds in model.classes_by_target]
     reasons = {part: model.task.undefined(y, names, classes) for part, y in parts.items()}
-    infinite = "infinite: a target has too few validation labels for this coverage"
+    infinite = "infinite: a target has too few calibration labels for this coverage"
     reasons["intervals"] = {
         name: infinite if value == math.inf else "undefined: there is no label"
         for name, value in intervals.items()
@@ -193,7 +193,7 @@ def measure_intervals(
 
     Returns:
         The result of :func:`gattn.apps.run.measure.interval_metrics`, or of ``set_metrics`` for
-        classes; and ``validation_rows``, the number of calibration labels of the target that has
+        classes; and ``calibration_rows``, the number of calibration labels of the target that has
         the fewest. For classes ``least_class_rows`` is this number for the class that has the
         fewest. For several targets, ``by_target`` contains ``held`` for each of them. For numbers
         ``calibration`` contains the number of calibration molecules with a label of each target.
@@ -222,7 +222,7 @@ def measure_intervals(
     names = model.targets_
     if len(names) > 1:
         more["by_target"] = {name: metrics_of([i])["held"] for i, name in enumerate(names)}
-    return {**metrics_of([*range(len(names))]), "validation_rows": min(rows), **more}
+    return {**metrics_of([*range(len(names))]), "calibration_rows": min(rows), **more}
 
 
 def target_coverage_note(metrics: Mapping[str, Any]) -> list[str]:
