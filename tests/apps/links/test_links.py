@@ -12,14 +12,14 @@ import pytest
 from gattn.apps.fitting.settings import SettingsError
 from gattn.apps.links import LinkPredictor
 from gattn.apps.links.metrics import chance_metrics, mrr_error
-from gattn.apps.links.pairs import make_ranking, read_links
+from gattn.apps.links.pairs import make_ranking
 from gattn.apps.links.runs.config import LinkRunSettings, override
 from gattn.apps.links.runs.train import train_run
 from gattn.apps.links.settings import LinkSettings
 from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.nodes.files import read_graph_file
-from gattn.apps.nodes.reading import read_graph
 from tests.apps.cli.commands import runner
+from tests.apps.links.measurement import measured_on_test_part
 from tests.pictures import leave_blank
 
 SMALL = LinkSettings(epochs=15, width=16, heads=2)
@@ -258,13 +258,7 @@ def test_model_of_a_random_graph_has_the_mrr_of_chance():
     for *_, attributes in graph.edges(data=True):
         attributes["mark"] = float(draw.normal())
     model = LinkPredictor(epochs=20, width=16, heads=2, negatives=50, directed=False)
-    read = read_graph(graph, directed=False)
-    links, _ = read_links(read, False)
-    split, times = model.parts(read, links, 0.2, 0.3)
-    encoded = model.encode(read, links, split)
-    model.fit_parts(encoded, links, split, times)
-    ranking = make_ranking(links, split.test.numpy(), 50, np.random.default_rng(0), None, 10)
-    measured = model.predictor_.measure(encoded.graph, ranking)
+    read, ranking, measured = measured_on_test_part(model, graph, 0.2, 0.3)
     chance = chance_metrics(np.array([51]))["mrr"]
     error = mrr_error(measured["scores"]["mrr"])
     assert abs(measured["metrics"]["stack"]["mrr"] - chance) < 4 * error

@@ -15,20 +15,11 @@ from gattn.apps.molecules.settings import MoleculeSettings
 from tests.writings import HABITS, writings
 
 MOLECULES = [
-    "C[C@]12CC[C@H]3[C@@H](CCC4=CC(=O)CC[C@]34C)[C@@H]1CC[C@@H]2O",
-    "C[C@H](N)C(=O)O",
-    "C[C@@H](N)C(=O)O",
-    "C[C@H]1CC[C@@H](C)CC1",
-    "C[C@H]1CC[C@H](C)CC1",
-    "F/C=C/F",
-    "F/C=C\\F",
-    "c1ccccc1",
-    "[13CH3][C@H](N)C(=O)[18OH]",
-    "[2H]OC([2H])([2H])[C@@H](N)C",
-    "[H]/N=C(\\N)c1ccccc1",
-    "[CH3:1][C@H:4](F)[CH2:2]C",
-    "C[S@](=O)c1ccc2nc(NC(=O)OC)[nH]c2c1",
-]
+    "C[C@]12CC[C@H]3[C@@H](CCC4=CC(=O)CC[C@]34C)[C@@H]1CC[C@@H]2O", "C[C@H](N)C(=O)O",
+    "C[C@@H](N)C(=O)O", "C[C@H]1CC[C@@H](C)CC1", "C[C@H]1CC[C@H](C)CC1", "F/C=C/F", "F/C=C\\F",
+    "c1ccccc1", "[13CH3][C@H](N)C(=O)[18OH]", "[2H]OC([2H])([2H])[C@@H](N)C",
+    "[H]/N=C(\\N)c1ccccc1", "[CH3:1][C@H:4](F)[CH2:2]C", "C[S@](=O)c1ccc2nc(NC(=O)OC)[nH]c2c1",
+]  # fmt: skip
 TOLERANCE = 1e-5
 """Tolerance relative to the target's standard deviation."""
 

@@ -7,19 +7,17 @@ from gattn.apps.molecules.runs.config import override as molecules
 from gattn.apps.nodes.runs.config import override as nodes
 
 
-@pytest.mark.parametrize("spec", ["column", "molecule", "parts.csv", "Random"])
-def test_an_unknown_rule_is_an_error(spec):
-    with pytest.raises(SettingsError, match=rf"or FILE\.json; got '{spec}'"):
+@pytest.mark.parametrize(
+    ("spec", "of_molecules", "of_nodes"),
+    [(spec, rf"or FILE\.json; got '{spec}'", rf"or column:NAME; got '{spec}'")
+     for spec in ("column", "molecule", "parts.csv", "Random")]
+    + [(spec, rf"must name a column, as in {spec}NAME", f"split {spec} must name a column")
+       for spec in ("column:", "molecule:")],
+)  # fmt: skip
+def test_an_unknown_rule_or_one_without_a_column_is_an_error(spec, of_molecules, of_nodes):
+    with pytest.raises(SettingsError, match=of_molecules):
         molecules(None, {"split": spec})
-    with pytest.raises(SettingsError, match=rf"or column:NAME; got '{spec}'"):
-        nodes(None, None, {"data": "edges.csv", "label": "y", "split": spec})
-
-
-@pytest.mark.parametrize("spec", ["column:", "molecule:"])
-def test_a_split_rule_without_a_column_is_an_error(spec):
-    with pytest.raises(SettingsError, match=f"split {spec} must name a column, as in {spec}NAME"):
-        molecules(None, {"split": spec})
-    with pytest.raises(SettingsError, match=f"split {spec} must name a column"):
+    with pytest.raises(SettingsError, match=of_nodes):
         nodes(None, None, {"data": "edges.csv", "label": "y", "split": spec})
 
 

@@ -116,12 +116,8 @@ def test_octahedral_complexes_have_one_identity():
 @pytest.mark.parametrize(
     ("smiles", "expected"),
     [
-        ("CC(=O)[O-].[Na+]", "CC(=O)O"),
-        ("CC(=O)O[Na]", "CC(=O)O"),
-        ("CC(=O)[O-]", "CC(=O)O"),
-        ("CCN.Cl", "CCN"),
-        ("CC[NH3+].[Cl-]", "CCN"),
-        ("CCN.OS(=O)(=O)O", "CCN"),
+        *((salt, "CC(=O)O") for salt in ("CC(=O)[O-].[Na+]", "CC(=O)O[Na]", "CC(=O)[O-]")),
+        *((salt, "CCN") for salt in ("CCN.Cl", "CC[NH3+].[Cl-]", "CCN.OS(=O)(=O)O")),
         ("C[N+](C)(C)C.[Br-]", "C[N+](C)(C)C"),
         ("C[NH+](C)CC([O-])=O", "CN(C)CC(=O)O"),
         ("O=[N+]([O-])c1ccccc1", "O=[N+]([O-])c1ccccc1"),

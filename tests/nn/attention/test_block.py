@@ -29,9 +29,15 @@ def _copy_attention(theirs, ours):
     ours.lin_out.load_state_dict(theirs.out_proj.state_dict())
 
 
-def _draw_all(module):
-    for parameter in module.parameters():
+def _copy_layer(theirs, ours, *norms):
+    """Draw the parameters of torch's layer, and copy those that each of our blocks has."""
+    for parameter in theirs.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
+    _copy_attention(theirs.self_attn, ours.attention)
+    ours.mlp[0].load_state_dict(theirs.linear1.state_dict())
+    ours.mlp[3].load_state_dict(theirs.linear2.state_dict())
+    for norm, other in zip(norms, (theirs.norm1, theirs.norm2, getattr(theirs, "norm3", None))):
+        norm.load_state_dict(other.state_dict())
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -40,13 +46,8 @@ def test_block_on_complete_graphs_equals_torchs_encoder_layer(norm):
     theirs = TransformerEncoderLayer(
         8, 2, 16, 0.0, "relu", batch_first=True, norm_first=norm == "pre"
     ).double()
-    _draw_all(theirs)
     ours = TransformerBlock(8, 2, ff_channels=16, norm=norm, act="relu").double()
-    _copy_attention(theirs.self_attn, ours.attention)
-    ours.mlp[0].load_state_dict(theirs.linear1.state_dict())
-    ours.mlp[3].load_state_dict(theirs.linear2.state_dict())
-    ours.norm1.load_state_dict(theirs.norm1.state_dict())
-    ours.norm3.load_state_dict(theirs.norm2.state_dict())
+    _copy_layer(theirs, ours, ours.norm1, ours.norm3)
     x = _rows()
     padded, mask = _padded(x)
     expected = theirs(padded, src_key_padding_mask=mask)[~mask]
@@ -59,14 +60,9 @@ def test_block_with_memory_equals_torchs_decoder_layer(norm):
     theirs = TransformerDecoderLayer(
         8, 2, 16, 0.0, "gelu", batch_first=True, norm_first=norm == "pre"
     ).double()
-    _draw_all(theirs)
     ours = TransformerBlock(8, 2, ff_channels=16, norm=norm, memory_channels=8).double()
-    _copy_attention(theirs.self_attn, ours.attention)
+    _copy_layer(theirs, ours, ours.norm1, ours.norm2, ours.norm3)
     _copy_attention(theirs.multihead_attn, ours.cross_attention)
-    ours.mlp[0].load_state_dict(theirs.linear1.state_dict())
-    ours.mlp[3].load_state_dict(theirs.linear2.state_dict())
-    for name in ("norm1", "norm2", "norm3"):
-        getattr(ours, name).load_state_dict(getattr(theirs, name).state_dict())
     memory_sizes = [2, 6, 1]
     x, memory = _rows(), _rows(memory_sizes, seed=1)
     padded, mask = _padded(x)
