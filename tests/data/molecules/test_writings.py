@@ -16,23 +16,15 @@ MOLECULES = [
     "CC(C)(C)N1C(=O)[N-][N+](=C(C(c2ccccc2)=[N+]2[N-]C(=O)N(C(C)(C)C)C2=O)c2ccccc2)C1=O",
     "CN(C)c1cc[n+](-c2nc([N-]C(=O)C(F)(F)F)nc3c2ncn3C2CC(O)C(CO)O2)cc1",
     "O[C@H]1[C@H](O)[C@@H](O)[C@H](O)[C@H](O)[C@@H]1O",
-    "Cl[C@H]1[C@H](Cl)[C@@H](Cl)[C@H](Cl)[C@H](Cl)[C@H]1Cl",
-    "C[C@H]1CC[C@@H](C)CC1",
+    "Cl[C@H]1[C@H](Cl)[C@@H](Cl)[C@H](Cl)[C@H](Cl)[C@H]1Cl", "C[C@H]1CC[C@@H](C)CC1",
     "C/C=C/[C@H](O)/C=C\\C",
     "O=C(O)CCC/C=C\\C[C@H]1[C@@H](O)C[C@@H](O)[C@@H]1/C=C/[C@@H](O)COc1cccc(C(F)(F)F)c1",
     "CC(=O)Nc1ccc(S(N)(=O)=O)cc1.Cl.[Na+].[O-]C(=O)/C=C/C(=O)[O-].[Na+]",
-    "[13CH3][C@H](N)C(=O)[18OH]",
-    "[2H]OC([2H])([2H])[C@@H](N)C",
-    "[H]/N=C(\\N)c1ccccc1",
-    "[CH3:1][C@H:4](F)[CH2:2]C",
-    "C12C3C4C1C5C2C3C45",
-    "c1cc2ccc3cccc4ccc(c1)c2c34",
-    "N#Cc1c(C#N)c(C#N)c1C#N",
-    "C[S@](=O)c1ccc2nc(NC(=O)OC)[nH]c2c1",
-    "[O-][N+](=O)c1cc([N+](=O)[O-])c(O)c([N+](=O)[O-])c1",
-    "C[N+](C)(C)CC(=O)[O-]",
-    "N->[Cu]",
-]
+    "[13CH3][C@H](N)C(=O)[18OH]", "[2H]OC([2H])([2H])[C@@H](N)C", "[H]/N=C(\\N)c1ccccc1",
+    "[CH3:1][C@H:4](F)[CH2:2]C", "C12C3C4C1C5C2C3C45", "c1cc2ccc3cccc4ccc(c1)c2c34",
+    "N#Cc1c(C#N)c(C#N)c1C#N", "C[S@](=O)c1ccc2nc(NC(=O)OC)[nH]c2c1",
+    "[O-][N+](=O)c1cc([N+](=O)[O-])c(O)c([N+](=O)[O-])c1", "C[N+](C)(C)CC(=O)[O-]", "N->[Cu]",
+]  # fmt: skip
 """SMILES with stereo centres, double bonds, rings, cages, salts, isotopes, explicit hydrogens, atom
 map numbers and delocalised charges.
 """
