@@ -192,7 +192,7 @@ def is_noise(
         # The division prevents an overflow of the squares of large labels.
         squares = (errors / errors[0].abs().max()).square()
         gain = squares[0] - squares[1]
-        ranks = rankdata(torch.stack([y, predicted[:, 0]]), axis=1) - (count + 1) / 2
+        ranks = rankdata(torch.stack([y, predicted[:, 0]]).numpy(), axis=1) - (count + 1) / 2
         correlated = (ranks[0] * ranks[1]).sum() * (count - 1) ** 0.5
         return not (
             float(gain.mean()) > SIGNIFICANT * float(gain.std()) / count**0.5
