@@ -131,6 +131,11 @@ class TransformerBlock(CompositeModule):
 
         Returns:
             The new node features, [n, channels].
+
+        Raises:
+            ValueError: if memory and memory_graph are missing in a block with cross-attention, if
+                one of them is passed to another block, or for a wrong width.
+            TypeError: if x does not have the dtype of the block.
         """
         is_present = {
             memory is not None,
@@ -176,6 +181,10 @@ class TransformerBlock(CompositeModule):
 
         Returns:
             The attention weights [e, heads], in the order of the caller's edges.
+
+        Raises:
+            ValueError: if x does not have ``channels`` features.
+            TypeError: if x does not have the dtype of the block.
         """
         check_input("x", x, self.channels, self.norm1)
         y = self.norm1(x) if self.norm == "pre" else x

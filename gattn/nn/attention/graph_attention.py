@@ -249,6 +249,9 @@ class GraphAttention(Module):
         return batch_first(alpha, nodes_first(query))
 
     def _query_and_key(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the projected queries [n, h, c] and keys [m, h, c]; for the cosine score they have
+        length one, and the queries are multiplied by the factor beta of their head.
+        """
         q = self._split(self.lin_query, query, "query")
         k = self._split(self.lin_key, key, "key")
         if self.beta is not None:
@@ -284,8 +287,9 @@ class GraphAttention(Module):
     def _edge_term(
         self, edge_attr: Tensor | None, key: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the edge features [e, d] and their projection [h, c, d]; None if there are no
-        edge features.
+        """Return the edge features [e, d] and their projection [h, c, d]; None if there are no edge
+        features. Raises ValueError if only one of ``edge_attr`` and ``edge_dim`` is set, or if
+        ``edge_attr`` has a wrong width.
         """
         if (edge_attr is None) != (self.lin_edge is None):
             raise ValueError(
@@ -307,7 +311,9 @@ class GraphAttention(Module):
         return features.to(key.dtype), projection.to(key.dtype)
 
     def _per_head(self, attn_bias: Tensor, like: Tensor, graph: Graph) -> Tensor:
-        """Check the bias [e, h] or [e, 1]; return it for all heads in the dtype of ``like``."""
+        """Check the bias [e, h] or [e, 1]; return it for all heads in the dtype of ``like``. Raises
+        TypeError if it is not a tensor, and ValueError if it has another shape.
+        """
         check_tensor("attn_bias", attn_bias)
         edges = graph.num_edges
         if tuple(attn_bias.shape) not in ((edges, self.heads), (edges, 1)):
@@ -326,6 +332,9 @@ class GraphAttention(Module):
         edge_attr: Tensor | None,
         bias: Tensor | None,
     ) -> SortedScore:
+        """Return the scores [e, h] of the user's score function, with the bias [e, h] to add.
+        Raises ValueError if the function returns another shape.
+        """
         assert callable(self.score)
         score = sorted_scores(self.score, query, key, graph, edge_attr)
         if score.shape != (graph.num_edges, query.shape[1]):

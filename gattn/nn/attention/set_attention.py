@@ -23,6 +23,9 @@ class SetModule(Twin):
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
+        """Raise ValueError for a dropout that is not a probability, for heads that do not divide
+        the channels, for less than one query or point, or for a negative number of blocks.
+        """
         check_probability("dropout", arguments["dropout"])
         check_heads_divide(arguments["heads"], channels=arguments["channels"])
         counts = {n: v for n, v in arguments.items() if n == "k" or n.endswith("_points")}
@@ -134,6 +137,9 @@ class MultiheadAttentionBlock(pyg.MultiheadAttentionBlock, SetModule):
         return edge_softmax(score, segments).view(-1, seed.shape[0], self.heads)
 
     def _residual(self, x: Tensor, attended: Tensor) -> Tensor:
+        """Return the outputs [n, channels]: the rows x plus the projected attention, then a
+        feed-forward layer with a residual connection, each normalised if ``layer_norm`` is True.
+        """
         out = x + self.attn.out_proj(attended)
         if self.layer_norm1 is not None:
             out = self.layer_norm1(out)

@@ -16,20 +16,26 @@ from gattn.ops.registration.checks import check_tensor as check_tensor
 def check_settings(
     *, heads: int = 1, out_channels: int = 1, dropout: float = 0.0, **others: Any
 ) -> None:
-    """Check that heads and out_channels are at least 1, and that dropout is a probability."""
+    """Check that heads and out_channels are at least 1, and that dropout is a probability. Raises
+    ValueError otherwise.
+    """
     check_at_least(1, heads=heads, out_channels=out_channels)
     check_probability("dropout", dropout)
 
 
 def check_at_least(minimum: int, **settings: Any) -> None:
-    """Check that every setting is None or an integer that is at least ``minimum``."""
+    """Check that every setting is None or an integer that is at least ``minimum``. Raises
+    ValueError for the first setting that is not.
+    """
     for name, value in settings.items():
         if value is not None and not (hasattr(value, "__index__") and int(value) >= minimum):
             raise ValueError(f"{name} must be an int >= {minimum}; got {value!r}")
 
 
 def check_heads_divide(heads: int, **channels: int) -> None:
-    """Check that heads is at least 1 and divides each number of channels."""
+    """Check that heads is at least 1 and divides each number of channels. Raises ValueError
+    otherwise.
+    """
     check_at_least(1, heads=heads)
     check_at_least(0, **channels)
     for name, value in channels.items():
@@ -38,7 +44,9 @@ def check_heads_divide(heads: int, **channels: int) -> None:
 
 
 def check_width(name: str, x: Any, channels: int) -> None:
-    """Check that x is a tensor whose last dimension is ``channels``."""
+    """Check that x is a tensor whose last dimension is ``channels``. Raises TypeError if x is no
+    tensor, ValueError for another width, and RuntimeError under torch.jit.trace.
+    """
     check_tensor(name, x)
     check_not_traced()
     if x.dim() == 0 or x.shape[-1] != channels:
@@ -67,14 +75,15 @@ def is_lazy(linear: Any) -> bool:
 def check_input(name: str, x: Any, channels: int, linear: Any) -> None:
     """Check that x has ``channels`` features and the dtype of a linear layer.
 
-    The dtype is not checked if the weight of the layer cannot be read.
+    The dtype is not checked if the weight of the layer cannot be read. Raises ValueError for
+    another width, and TypeError for another dtype.
     """
     check_features(name, x, channels, readable_weight(linear))
 
 
 def check_input_of(name: str, x: Any, linear: Any) -> None:
-    """Check that x has the width and the dtype of a linear layer, if the weight of the layer can
-    be read.
+    """Check that x has the width and the dtype of a linear layer, if the weight of the layer can be
+    read. Raises ValueError for another width, and TypeError for another dtype.
     """
     weight = readable_weight(linear)
     if weight is None:
@@ -113,7 +122,8 @@ def check_features(name: str, x: Any, channels: int, parameter: Any) -> None:
     """Check that x has ``channels`` features and the same dtype as a parameter of the layer.
 
     The dtype is not checked if ``parameter`` is not a tensor: the weight of a quantized layer is a
-    method, and such a layer converts x itself.
+    method, and such a layer converts x itself. Raises ValueError for another width, and TypeError
+    for another dtype.
     """
     check_width(name, x, channels)
     if isinstance(parameter, Tensor) and x.dtype != parameter.dtype and not is_autocast(x):

@@ -36,10 +36,12 @@ def read_edges(
 ) -> tuple[Graph, Tensor | None]:
     """Return a graph of the layer's edges, and the edge features, [e, d] or [e].
 
-    The values of a sparse adjacency are its edge features if they are vectors. With
-    ``self_loops`` the graph contains the self-loops of :meth:`Graph.with_self_loops`; the returned
-    features still belong to the caller's edges. For a networkx graph ``edge_attr`` has one row
-    for each of ``edges()``, which is repeated for both directions of an undirected edge.
+    The values of a sparse adjacency are its edge features if they are vectors. With ``self_loops``
+    the graph contains the self-loops of :meth:`Graph.with_self_loops`; the returned features still
+    belong to the caller's edges. For a networkx graph ``edge_attr`` has one row for each of
+    ``edges()``, which is repeated for both directions of an undirected edge. The features are None
+    if neither the caller nor the adjacency has any. Raises TypeError or ValueError for edges or
+    features that do not fit to x, and RuntimeError under torch.jit.trace.
     """
     check_not_traced()
     if isinstance(edge_index, SparseTensor) or _is_hybrid(edge_index):
@@ -179,6 +181,9 @@ def _entries(adj_t: Any) -> tuple[Tensor, Tensor]:
 
 
 def _count_edges(edge_index: Any) -> int:
+    """Return the number of edges in the caller's format; an undirected edge of networkx counts
+    once.
+    """
     if is_networkx(edge_index):
         return edge_index.number_of_edges()
     if isinstance(edge_index, Tensor):
@@ -195,7 +200,8 @@ def _count_destinations(
     """Return the number of destination nodes.
 
     This is the number of rows of x_dst. If x_dst is None, it is read from ``size`` or, if that is
-    None, from the edges. If the edges do not contain it, it is the number of sources.
+    None, from the edges. If the edges do not contain it, it is the number of sources. Raises
+    ValueError if ``size`` differs from the numbers of rows of x.
     """
     num_src, num_dst = (None, None) if size is None else tuple(size)
     if num_src not in (None, x_src.shape[0]):
@@ -258,6 +264,10 @@ def caches_loop_features(edge_attr: Tensor, graph: Graph) -> bool:
 
 
 def _with_loops(edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | str | None) -> Tensor:
+    """Return the features [e', d] or [e'] of the graph's edges: those of the caller's edges that
+    the graph contains, then ``fill_value`` or the reduced features of the incoming edges for each
+    self-loop.
+    """
     rows = as_columns(edge_attr)
     rows = rows if graph.kept_edges is None else rows[graph.kept_edges]
     if isinstance(fill_value, str):
@@ -355,6 +365,9 @@ def input_edges(edge_index: Any, graph: Graph) -> Any:
 
 
 def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor, self_loops: bool) -> Any:
+    """Return the adjacency in the caller's format with the weights alpha [e, ...] as values. For a
+    sparse tensor of torch, return a pair of it and the weights in the order of its entries.
+    """
     if is_torch_sparse_tensor(adj_t) and not _is_hybrid(adj_t) and not self_loops:
         return set_sparse_value(_coalesced(adj_t), alpha), alpha
     layout = graph.layout

@@ -24,8 +24,10 @@ from gattn.ops.sparse_features import is_sum_over_edges, sparse_linear
 def node_inputs(x: Tensor | tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:
     """Return the source and destination features, with the node dimension first.
 
-    A single tensor is used for both. Features [b, m, d], which are b sets of features on one set
-    of edges, become [m, b, d], so that the layers can treat the batch dimension as more heads.
+    A single tensor is used for both. Features [b, m, d], which are b sets of features on one set of
+    edges, become [m, b, d], so that the layers can treat the batch dimension as more heads. In a
+    pair, the destination features may be None. Raises TypeError for anything else, and ValueError
+    for another number of dimensions.
     """
     if isinstance(x, Tensor):
         x = nodes_first(x)
@@ -59,7 +61,9 @@ def channel_pair(in_channels: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def nodes_first(x: Tensor, name: str = "x") -> Tensor:
-    """Transpose features [b, n, d] to [n, b, d]. Features [n, d] are returned unchanged."""
+    """Transpose features [b, n, d] to [n, b, d]. Features [n, d] are returned unchanged. Raises
+    TypeError if x is no tensor, and ValueError for another number of dimensions.
+    """
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor; got {type(x).__name__}")
     if x.dim() == 3:
@@ -126,7 +130,8 @@ def project(lin: Any, x: Tensor, name: str = "x") -> Tensor:
 
     torch multiplies sparse matrices in fp32 and fp64 only, so under autocast the product of a
     sparse x is computed in the dtype of x and then cast. The fused backends compute it as a sum
-    over the stored entries.
+    over the stored entries. Raises ValueError for a wrong width, and TypeError for a dtype that
+    differs from the weight, if the module is a plain linear layer.
     """
     if x.layout != torch.strided and is_autocast(x):
         with torch.autocast(x.device.type, enabled=False):
@@ -181,7 +186,9 @@ def folded_score(lin: Any, x: Tensor, att: Tensor, name: str = "x") -> Tensor:
     r"""Return the scores :math:`\langle W x, a \rangle`, [n, h], for a vector a [1, h, c].
 
     The scores are computed as :math:`\langle x, W^\top a \rangle`, a cheap product with h columns,
-    unless the module does more than multiply by its weight.
+    unless the module does more than multiply by its weight. Raises ValueError for a wrong width,
+    and TypeError for a dtype that differs from the weight. The first call of a lazy module creates
+    its weight.
     """
     if is_lazy(lin):
         # Calling a lazy module creates its weight, with the width of x.

@@ -82,8 +82,8 @@ class _Recorder:
         return len(self.running) > 0 and self.thread == threading.get_ident()
 
     def watch(self, module: Module, name: str) -> Callable[[], None]:
-        """Add hooks to a module that store its name while it runs; return a function that
-        removes them.
+        """Add hooks to a module that store its name while it runs; return a function that removes
+        them. The name is also removed if the module raises an exception.
         """
         begin = module.register_forward_pre_hook(lambda *_: self.running.append(name))
         end = module.register_forward_hook(lambda *_: self._pop(), always_call=True)

@@ -37,7 +37,8 @@ class Readout(CompositeModule, Aggregation):
         arguments.
 
         PyG's own ``__call__`` is skipped: it would create a missing index, and read its size from
-        the device.
+        the device. Raises TypeError for arguments that are no tensors, and ValueError for shapes
+        that do not fit.
         """
         _check_tensors(x, index, ptr)
         segments = {"index": index, "ptr": ptr, "dim_size": dim_size, "dim": dim}
@@ -45,6 +46,9 @@ class Readout(CompositeModule, Aggregation):
 
 
 def _check_tensors(x: Any, index: Any, ptr: Any) -> None:
+    """Raise TypeError unless x, index and ptr are tensors (index and ptr may be None), and
+    ValueError unless ptr is a vector with at least one entry.
+    """
     check_tensor("x", x)
     for name, value in (("index", index), ("ptr", ptr)):
         if value is not None:
@@ -147,6 +151,7 @@ def from_points(segments: Graph, points: int) -> Graph:
     """
 
     def build() -> Graph:
+        """Return the edges to row i from all points of its segment."""
         point = torch.arange(points, device=segments.device)
         source = (segment_index(segments)[:, None] * points + point).flatten()
         row = torch.arange(segments.num_src, device=segments.device)
@@ -160,6 +165,7 @@ def among_points(segments: Graph, points: int) -> Graph:
     """Return the graph in which all ``points`` nodes of a segment attend to each other."""
 
     def build() -> Graph:
+        """Return the edges to each point from all points of its segment."""
         total = segments.num_dst * points
         node = torch.arange(total, device=segments.device)
         point = torch.arange(points, device=segments.device)
@@ -194,6 +200,9 @@ def lay_out(source: Tensor, destination: Tensor, size: tuple[int, int]) -> Graph
 
 
 def _within(segments: Graph) -> Graph:
+    """Return the graph of all pairs of rows in the same segment, in the caller's numbering of the
+    rows. Reads the sizes of the segments from the device.
+    """
     layout = segments.layout
     sizes = layout.rowptr.diff().long()
     complete = graphs.complete(sizes.tolist(), device=segments.device)
@@ -207,6 +216,13 @@ def _within(segments: Graph) -> Graph:
 
 
 def _traced_within(segments: Graph, width: int | None) -> tuple[Graph, Tensor]:
+    """Return a graph of n * width edges in which each row has ``width`` incoming edges, and its
+    bias [n * width, 1]. The first edges come from the rows of the same segment, with bias 0; the
+    others are padding with bias -inf.
+
+    Only operations that torch.compile can trace are used. Raises ValueError if ``width`` is None; a
+    segment of more than ``width`` rows fails on the device (``torch._assert_async``).
+    """
     if width is None:
         raise ValueError(
             "under torch.compile and torch.export, max_num_elements (max_num_nodes of GPSConv) "
@@ -228,7 +244,9 @@ def _traced_within(segments: Graph, width: int | None) -> tuple[Graph, Tensor]:
 
 @outside_transforms
 def _segments(index_or_ptr: Tensor, ptr: Tensor | None, rows: int, segments: int | None) -> Graph:
-    """Check index or ptr, and return the graph that connects each row to its segment."""
+    """Check index or ptr, and return the graph that connects each row to its segment. Raises
+    TypeError for another dtype, and ValueError for a wrong shape or an index out of range.
+    """
     _check_type(index_or_ptr)
     segments = _count(index_or_ptr) if segments is None else segments
     _check(index_or_ptr, ptr, rows, segments)
@@ -249,6 +267,9 @@ def _one_segment(rows: int, device: torch.device) -> Graph:
 
 
 def _count(index: Tensor) -> int:
+    """Return the number of segments, 1 + the largest index, or 0 without rows; read from the
+    device. Raises ValueError under torch.export, which cannot read it.
+    """
     if torch.compiler.is_exporting():
         raise ValueError(
             "torch.export cannot read the number of graphs from a tensor: pass dim_size to a "
@@ -274,7 +295,9 @@ def _check_type(index_or_ptr: Tensor) -> None:
 
 
 def _check(index: Tensor, ptr: Tensor | None, rows: int, segments: int) -> None:
-    """Check that ``ptr``, or else ``index``, assigns each row to one of the segments."""
+    """Check that ``ptr``, or else ``index``, assigns each row to one of the segments. Raises
+    ValueError if it does not. Reads the bounds from the device.
+    """
     if ptr is not None:
         bounds = ptr.tolist()
         if bounds[0] != 0 or bounds[-1] != rows or bounds != sorted(bounds):

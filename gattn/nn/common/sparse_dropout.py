@@ -60,6 +60,10 @@ class SparseDropout(Module):
 
         Returns:
             The matrix with random entries set to zero and the others scaled by 1 / (1 - p).
+
+        Raises:
+            ValueError: if x is not dense, COO, CSR or CSC.
+            TypeError: if x does not contain floating-point numbers.
         """
         if x.layout not in _LAYOUTS:
             raise ValueError(f"x must be dense, COO, CSR or CSC; got {x.layout}")

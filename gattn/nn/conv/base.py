@@ -132,7 +132,10 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
-        """Check the widths, the heads and the dropout."""
+        """Check the widths, the heads and the dropout. A number of channels of another integer
+        type, such as NumPy's, is replaced by an int in ``arguments``. Raises ValueError or
+        TypeError for invalid settings.
+        """
         check_settings(**arguments)
         in_channels: Any = arguments.get("in_channels")
         if hasattr(in_channels, "__index__"):
@@ -298,7 +301,10 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
     @overload
     def edge_features(self, edge_attr: None, graph: Graph) -> None: ...
     def edge_features(self, edge_attr: Tensor | None, graph: Graph) -> Tensor | None:
-        """Return the caller's edge features, followed by the features of the added self-loops."""
+        """Return the caller's edge features, followed by the features of the added self-loops.
+        Returns None if edge_attr is None. Raises ValueError for a wrong width, and TypeError for a
+        wrong dtype.
+        """
         if edge_attr is None:
             return None
         weight = readable_weight(self.lin_edge)

@@ -96,6 +96,11 @@ class ExphormerConv(CompositeModule):
 
         Returns:
             The new node features.
+
+        Raises:
+            ValueError: if x or edge_attr has a wrong shape.
+            TypeError: if edge_attr is missing, or x or edge_attr does not have the dtype of the
+                layer.
         """
         check_input("x", x, self.in_dim, self.lin_query)
         graph, edge_attr = read_required(edge_index, edge_attr, x)

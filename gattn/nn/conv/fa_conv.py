@@ -170,7 +170,9 @@ class FAConv(pyg.FAConv, AttentionConv):
         self, edge_index: Any, edge_weight: OptTensor, x: Tensor
     ) -> tuple[Graph, Tensor]:
         """Return the edges and their weights w_ij, [e]. The weights are computed, read from the
-        cache, or passed by the caller.
+        cache, or passed by the caller. With ``cached=True``, the first normalised weights are
+        stored in the layer. Raises ValueError for weights with normalize=True, and for missing
+        weights with normalize=False.
         """
         if self._cached_edge_index is not None:
             return self._cached_edge_index

@@ -151,6 +151,10 @@ class GATConv(pyg.GATConv, AttentionConv):
         return Nodes(query, key, value, value_dst)
 
     def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> FusedScore:
+        """Return the score of the fused operator: a sum of the scores of the query and the key,
+        [n, h] and [m, h], and of the edge features, if there are any. The query score is zero for
+        destinations without features.
+        """
         query = nodes.query
         if query is None:
             query = nodes.key.new_zeros(graph.num_dst, nodes.key.shape[1])
@@ -160,6 +164,9 @@ class GATConv(pyg.GATConv, AttentionConv):
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, Tensor]:
+        """Return the outputs [n, h, c] and the attention weights [e, h] before dropout, computed by
+        PyG's message passing.
+        """
         edge_index, edge_attr = graph.edge_index, self.edge_features(edge_attr, graph)
         is_size_known = nodes.value_dst is not None or graph.num_src == graph.num_dst
         # If the size is None, PyG infers the number of nodes from the values.
@@ -199,12 +206,13 @@ class GATConv(pyg.GATConv, AttentionConv):
         return alpha.unsqueeze(-1) * x_j
 
     def _edge_score(self, edge_attr: OptTensor, graph: Graph, heads: int) -> OptTensor:
-        """Return the edge term of the score, [e, h], including self-loops; None if there are no
-        edge features.
+        """Return the edge term of the score, [e, h], including self-loops; None if the layer or the
+        caller has no edge features.
 
         If a self-loop's features are a linear function of the other edges' features, so is its
         score. Then the scores [e, h] are reduced, which is cheaper than reducing the features,
-        unless the self-loops' features are cached.
+        unless the self-loops' features are cached. A layer without ``edge_dim`` warns once that it
+        ignores the features. Raises ValueError or TypeError if their width or dtype is wrong.
         """
         if edge_attr is None:
             return None

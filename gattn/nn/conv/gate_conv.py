@@ -63,6 +63,9 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
+        """Raise ValueError for negative widths, or if the layer would change the number of node
+        features.
+        """
         in_channels, out_channels = arguments["in_channels"], arguments["out_channels"]
         check_at_least(0, in_channels=in_channels, edge_dim=arguments["edge_dim"])
         if in_channels != out_channels:
@@ -98,6 +101,10 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
 
         Returns:
             The new node features.
+
+        Raises:
+            ValueError: if x, edge_attr or a term of the edges has a wrong shape.
+            TypeError: if edge_attr is missing, or for a dtype that differs from the layer.
         """
         if x.dim() != 2:
             expected = self.att_r.shape[1]
@@ -109,7 +116,9 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
         return add_bias(self._attend(x, bonds, graph, terms), self.bias)
 
     def _check(self, edge_attr: OptTensor) -> None:
-        """Check that edge_attr has the width that W_1 expects in addition to the node features."""
+        """Check that edge_attr has the width that W_1 expects in addition to the node features.
+        Raises TypeError if it is missing or has another dtype, and ValueError for another width.
+        """
         weight = readable_weight(self.lin1)
         if weight is None:
             check_tensor("edge_attr", edge_attr)

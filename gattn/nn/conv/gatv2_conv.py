@@ -126,6 +126,9 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
         return Nodes(split_heads(project(self.lin_r, x_dst), self.out_channels), key, key)
 
     def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> FusedScore:
+        """Return the score of the fused operator from queries [n, h, c], keys [m, h, c], the vector
+        a of each head, and the edge features and their projection, if there are any.
+        """
         query, key, _, _ = nodes
         assert query is not None
         edge_attr, edge_proj = self.edge_term(edge_attr, graph, key)
@@ -136,6 +139,9 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, Tensor]:
+        """Return the outputs [n, h, c] and the attention weights [e, h] before dropout, computed by
+        PyG's message passing.
+        """
         edge_index, edge_attr = graph.edge_index, self.edge_features(edge_attr, graph)
         x = nodes.key, nodes.query
         # edge_updater_type: (x: PairTensor, edge_attr: OptTensor)

@@ -132,6 +132,11 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
 
         Returns:
             The new node features.
+
+        Raises:
+            ValueError: if an input has a wrong shape, or the layer was created without the setting
+                that it needs: attention for attn_bias, in_edge_channels for edge_attr.
+            TypeError: if edge_attr does not have the dtype of the layer.
         """
         x_src, x_dst = node_pair(x)
         if x_src.dim() != 2 or x_dst.dim() != 2:
@@ -250,6 +255,7 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
     def _sum_edge_by_edge(
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
+        """Return the sums of the messages, [n, h, c], computed by PyG's message passing."""
         self.record_edge_by_edge(None, graph)
         graph, (x_src,) = graph.fetch_source_rows(x_src)
         # propagate_type: (x: PairTensor, edge_attr: OptTensor)
@@ -287,8 +293,9 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
         return split_heads(message, self.out_channels)
 
     def _checked(self, edge_attr: OptTensor) -> OptTensor:
-        """Check the edge features; return them as [e, in_edge_channels], or None if there are
-        none.
+        """Check the edge features; return them as [e, in_edge_channels], or None if there are none.
+        Raises ValueError if the layer has no in_edge_channels or the width is wrong, and TypeError
+        for a wrong dtype. The first call of a lazy layer creates its weight.
         """
         if edge_attr is None:
             return None

@@ -93,6 +93,10 @@ class GPSConv(pyg.GPSConv, Twin):
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
+        """Raise ValueError for invalid settings. For ``attn_type="exphormer"``, ``arguments`` is
+        changed in place to the multihead attention, because PyG's constructor does not know
+        exphormer; the layer then replaces it.
+        """
         kind, attn_kwargs = arguments["attn_type"], arguments["attn_kwargs"] or {}
         check_probability("dropout", arguments["dropout"])
         check_heads_divide(arguments["heads"], channels=arguments["channels"])
@@ -139,6 +143,11 @@ class GPSConv(pyg.GPSConv, Twin):
 
         Returns:
             The new node features.
+
+        Raises:
+            ValueError: if x has a wrong shape, or attn_index or attn_attr is passed with another
+                attention than exphormer.
+            TypeError: if x is not a tensor.
         """
         check_width("x", x, self.channels)
         local = 0
@@ -182,6 +191,9 @@ class GPSConv(pyg.GPSConv, Twin):
         return F.dropout(x, self.dropout, self.training)
 
     def _norm(self, norm: Any, x: Tensor, batch: Tensor | None, batch_size: int | None) -> Tensor:
+        """Normalise the rows x [n, channels] by a layer, which gets the graph of each row and the
+        number of graphs if it accepts them. Returns x unchanged if the layer is None.
+        """
         if norm is None:
             return x
         if not self.norm_with_batch:

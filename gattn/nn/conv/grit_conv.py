@@ -137,6 +137,11 @@ class GRITConv(Module):
 
         Returns:
             The new features of the nodes and of the edges.
+
+        Raises:
+            ValueError: if x, edge_attr or degree has a wrong shape.
+            TypeError: if edge_attr is missing, or x or edge_attr does not have the dtype of the
+                layer.
         """
         check_input("x", x, self.channels, self.lin_query)
         graph, edge_attr = read_required(edge_index, edge_attr, x)
@@ -160,7 +165,8 @@ class GRITConv(Module):
 
     def _scale_by_degree(self, y: Tensor, graph: Graph, degree: Tensor | None) -> Tensor:
         """Return theta_1 y + log(1 + d) theta_2 y, where y is the attention output and d are the
-        node degrees.
+        node degrees. The degrees are the numbers of incoming edges if ``degree`` is None. Raises
+        ValueError if ``degree`` is not [n].
         """
         degree = graph.in_degree() if degree is None else degree
         if degree.shape != y.shape[:1]:

@@ -118,6 +118,11 @@ class GTConv(CompositeModule):
 
         Returns:
             The new features of the nodes and of the edges.
+
+        Raises:
+            ValueError: if x or edge_attr has a wrong shape.
+            TypeError: if edge_attr is missing, or x or edge_attr does not have the dtype of the
+                layer.
         """
         check_input("x", x, self.in_dim, self.lin_query)
         graph, edge_attr = read_required(edge_index, edge_attr, x)

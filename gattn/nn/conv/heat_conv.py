@@ -114,6 +114,11 @@ class HEATConv(pyg.HEATConv, AttentionConv):
 
         Returns:
             The new node features.
+
+        Raises:
+            ValueError: if an input has a wrong shape, a type is out of range, or edge_attr is
+                missing.
+            TypeError: if types are not integers, or for a dtype that differs from the layer.
         """
         if x.dim() != 2:
             raise ValueError(
@@ -207,7 +212,9 @@ class HEATConv(pyg.HEATConv, AttentionConv):
         return value.unsqueeze(1) * alpha.unsqueeze(-1)
 
     def _checked(self, edge_attr: OptTensor) -> Tensor:
-        """Check the edge features and return them as [e, edge_dim]."""
+        """Check the edge features and return them as [e, edge_dim]. Raises ValueError if they are
+        missing or have a wrong width, and TypeError for a wrong dtype.
+        """
         if edge_attr is None:
             raise ValueError(f"{self} needs edge_attr")
         columns = as_columns(edge_attr)

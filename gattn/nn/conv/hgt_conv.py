@@ -97,6 +97,9 @@ class HGTConv(pyg.HGTConv, AttentionConv):
 
         Returns:
             The new features of every node type that is a destination.
+
+        Raises:
+            ValueError: if an edge type is not one of the layer's, or an input has a wrong shape.
         """
         for key in edge_index_dict:
             if key not in self.edge_types_map:

@@ -76,6 +76,9 @@ class HypergraphConv(pyg.HypergraphConv, AttentionConv):
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
+        """Raise ValueError for an unknown attention_mode, or a flow other than source_to_target.
+        The option ``flow`` is removed from ``arguments`` in place.
+        """
         mode = arguments["attention_mode"]
         if mode not in MODES:
             raise ValueError(f"attention_mode must be one of {MODES}; got {mode!r}")
@@ -127,7 +130,8 @@ class HypergraphConv(pyg.HypergraphConv, AttentionConv):
         self, value: Tensor, hyperedge_attr: OptTensor, to_hyperedges: Graph, to_nodes: Graph
     ) -> OptTensor:
         """Return the attention weight of each pair of a node and its hyperedge, [e, h]; None
-        without attention.
+        without attention. They are after dropout, which draws from torch's random generator in
+        training. Raises ValueError if ``hyperedge_attr`` is missing.
         """
         if not self.use_attention:
             return None
@@ -157,6 +161,9 @@ class HypergraphConv(pyg.HypergraphConv, AttentionConv):
     def _sum_edge_by_edge(
         self, alpha: OptTensor, value: Tensor, norm: Tensor, graph: Graph
     ) -> Tensor:
+        """Return the weighted sum of the values at each destination, computed by PyG's message
+        passing with the factors ``norm`` and the attention weights alpha [e, h], if there are any.
+        """
         # propagate_type: (x: Tensor, norm: Tensor, alpha: OptTensor)
         return self.propagate(
             graph.edge_index,

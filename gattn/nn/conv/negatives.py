@@ -104,6 +104,9 @@ def _unrank(pairs: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 
 def _without_edge(pairs: Tensor, graph: Graph, symmetric: bool) -> Tensor:
+    """Return a boolean mask of the ranks of node pairs that are no edge of the graph; unless
+    ``symmetric`` is True, the pair in the other direction must be no edge either.
+    """
     row, col = _unrank(pairs, graph.num_src)
     edge_keys = graph.layout.destinations() * graph.num_src + graph.layout.col
     has_edge = _contains(edge_keys, row * graph.num_src + col)

@@ -114,6 +114,10 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
 
         Returns:
             The new features of the points.
+
+        Raises:
+            ValueError: if an input has a wrong shape, or x and pos differ in their numbers of rows.
+            TypeError: if x or pos is not a tensor or a pair of tensors.
         """
         x_src, x_dst = _pair("x", x, self.in_channels)
         pos_src, pos_dst = _pair("pos", pos, 3)
@@ -161,6 +165,7 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         - d_j.
 
         Positions are taken relative to their mean, so that the difference loses fewer digits.
+        Raises ValueError if the positions have a wrong width, and TypeError for a wrong dtype.
         """
         linear = cast(Linear, self.pos_nn)
         weight, bias = linear.weight, linear.bias
@@ -215,6 +220,7 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         self, query: Tensor, key: Tensor, value: Tensor, pos: PairTensor, graph: Graph,
         terms: EdgeTerms,
     ) -> Tensor:  # fmt: skip
+        """Return the weighted sums of the values, [n, c], computed by PyG's message passing."""
         self.record_edge_by_edge(None, graph)
         # propagate_type: (query: Tensor, key: Tensor, value: Tensor, pos: PairTensor)
         with self.bind_terms(terms):
@@ -241,7 +247,9 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
 
 
 def _pair(name: str, x: Tensor | PairTensor, channels: object) -> PairTensor:
-    """Check a tensor or a pair of tensors, and return the rows of sources and destinations."""
+    """Check a tensor or a pair of tensors, and return the rows of sources and destinations. Raises
+    TypeError if one is no tensor, and ValueError unless there are one or two matrices.
+    """
     pair = (x, x) if isinstance(x, Tensor) else tuple(x)
     if len(pair) != 2:
         raise ValueError(f"{name} must be a tensor or a pair of tensors; got {len(pair)} tensors")

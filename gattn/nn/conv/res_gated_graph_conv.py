@@ -195,6 +195,9 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
     def _sum_edge_by_edge(
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
+        """Return the gated sums of the values, [n, 1, c], computed by PyG's message passing.
+        Without ``edge_dim``, the nodes are projected before their rows are fetched for the edges.
+        """
         self.record_edge_by_edge(None, graph)
         key, query, value = x_dst, x_src, x_src
         if self.edge_dim is None:
@@ -220,7 +223,10 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
         return self.act(k_i + q_j) * v_j
 
     def _checked(self, edge_attr: OptTensor) -> OptTensor:
-        """Check the edge features; return them as [e, edge_dim], or None without edge_dim."""
+        """Check the edge features; return them as [e, edge_dim], or None without edge_dim. Raises
+        ValueError if they are missing, not expected, or have a wrong width, and TypeError for a
+        wrong dtype.
+        """
         if (edge_attr is None) != (self.edge_dim is None):
             expected = "takes no" if self.edge_dim is None else "needs"
             raise ValueError(

@@ -95,6 +95,9 @@ class RGATConv(pyg.RGATConv, AttentionConv):
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
+        """Raise ValueError for an unknown mechanism, mode or mod, for sizes out of range, and for
+        settings that exclude each other.
+        """
         check_at_least(0, **{name: arguments[name] for name in _COUNTS})
         check_at_least(1, **{name: arguments[name] for name in ("dim", "num_bases", "num_blocks")})
         settings = SimpleNamespace(**arguments)
@@ -153,6 +156,11 @@ class RGATConv(pyg.RGATConv, AttentionConv):
             The new node features. With ``return_attention_weights``, ``(out, (edge_index, alpha))``
             with the attention weights alpha [e, h * dim] before dropout and mod, in the order of
             the caller's edges or of the entries of a sparse adjacency.
+
+        Raises:
+            ValueError: if an input has a wrong shape, edge_type is missing or out of range, or
+                edge_attr is passed to a layer without edge_dim.
+            TypeError: if edge_type does not contain integers.
         """
         if x.dim() != 2:
             raise ValueError(
@@ -216,7 +224,8 @@ class RGATConv(pyg.RGATConv, AttentionConv):
     def _edge_term(self, edge_attr: Tensor) -> Tensor:
         """Return the edge terms e W_e a_ij of the score, [e, h * dim].
 
-        The small matrix e W_e is formed first, so that W_e a_ij is not formed for all edges.
+        The small matrix e W_e is formed first, so that W_e a_ij is not formed for all edges. Raises
+        ValueError if the layer has no edge_dim.
         """
         if self.lin_edge is None or self.e is None:
             raise ValueError(f"{self} was created without edge_dim and takes no edge_attr")
@@ -264,6 +273,10 @@ class RGATConv(pyg.RGATConv, AttentionConv):
     def _attend_edge_by_edge(
         self, x: Tensor, edge_type: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> tuple[Tensor, OptTensor]:
+        """Return the outputs of the nodes and the attention weights [e, h * dim], computed by PyG's
+        message passing; the weights are None if a replaced ``message`` does not store them. Raises
+        TypeError or ValueError for invalid edge types.
+        """
         edge_type = checked_types("edge_type", edge_type, graph.num_edges, self.num_relations)
         # propagate_type: (x: Tensor, edge_type: OptTensor, edge_attr: OptTensor)
         with self.bind_terms(terms):

@@ -62,6 +62,10 @@ def why_not_row_wise(network: object) -> str:
 
 
 def _is_row_wise(module: Module) -> bool:
+    """Return True if each output row of a module depends on the same row of the input alone, so
+    that the module can be applied to a part of the rows. A module with hooks or other changes is
+    not.
+    """
     cls = type(module)
     if not is_untouched(module):
         return False

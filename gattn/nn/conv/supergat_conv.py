@@ -93,6 +93,7 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
+        """Raise ValueError for an unknown attention_type, or for sampling ratios out of range."""
         kind = arguments["attention_type"]
         if kind not in ("MX", "SD"):
             raise ValueError(f"attention_type must be 'MX' or 'SD'; got {kind!r}")
@@ -144,6 +145,9 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
         return add_bias(merge_heads(out, self.heads, x, self.concat), self.bias)
 
     def _attend(self, value: Tensor, logits: OptTensor, graph: Graph, terms: EdgeTerms) -> Tensor:
+        """Return the outputs [n, h, c]: by the fused operators, or by PyG's message passing if
+        ``logits`` is None or the layer computes edge by edge.
+        """
         if logits is None or not self.fused:
             self.record_edge_by_edge(None, graph)
             # propagate_type: (x: Tensor)

@@ -104,6 +104,11 @@ class TransformerConv(pyg.TransformerConv, AttentionConv):
             The new node features. With ``return_attention_weights``, ``(out, (edge_index, alpha))``
             with the attention weights alpha [e, h] before dropout, in the order of the caller's
             edges.
+
+        Raises:
+            ValueError: if an input has a wrong shape, or edge_attr is missing in a layer with
+                edge_dim.
+            TypeError: if x does not have the dtype of the layer.
         """
         x_src, x_dst = node_pair(x)
         graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst)
@@ -132,6 +137,9 @@ class TransformerConv(pyg.TransformerConv, AttentionConv):
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, OptTensor]:
+        """Return the outputs [n, h, c] and the attention weights [e, h], computed by PyG's message
+        passing; the weights are None if a replaced ``message`` does not store them.
+        """
         query, key, value, _ = nodes
         # propagate_type: (query: Tensor, key: Tensor, value: Tensor, edge_attr: OptTensor)
         out = self.propagate(

@@ -62,11 +62,15 @@ class TypedGraph(NamedTuple):
 def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
     """Return graphs of the pairs of nodes and edge types. Edges are in the caller's order.
 
-    The result for the last tensor of edge types is cached with the graph.
+    The result for the last tensor of edge types is cached with the graph. Raises TypeError for edge
+    types that are no integers, and ValueError for a wrong shape or a type out of range.
     """
     check_tensor("edge_type", edge_type)
 
     def build() -> TypedGraph:
+        """Return the graphs of the pairs that occur or, if most occur or the code is compiled, of
+        all pairs.
+        """
         type_index = checked_types("edge_type", edge_type, graph.num_edges, types)
         source, destination = graph.edge_index
         # Compiled code cannot compare sizes of graphs, and uses all pairs.
@@ -95,7 +99,8 @@ def _number_pairs(
 ) -> tuple[Pairs | None, Tensor, int]:
     """Return the pairs, the number of each edge's pair, and the number of pairs.
 
-    Compiled code cannot read the number of pairs that occur, so it uses all pairs.
+    Compiled code cannot read the number of pairs that occur, so it uses all pairs. The pairs are
+    then None, which also holds if most pairs occur.
     """
     if not (torch.compiler.is_compiling() or node.is_meta):
         unique, number = torch.unique(type_index * nodes + node, return_inverse=True)
@@ -162,6 +167,9 @@ def join_graphs(graphs: list[Graph], offsets: list[int], num_dst: int, like: Ten
     """
 
     def build() -> Graph:
+        """Return one graph in which the sources of each graph follow those of the graph before it,
+        and the destinations are shifted by its offset.
+        """
         empty = torch.empty(2, 0, dtype=torch.int64, device=like.device)
         pairs, num_src = [empty], 0
         for graph, offset in zip(graphs, offsets):

@@ -127,6 +127,9 @@ class LearnedQueryReadout(SegmentReadout):
                 module.reset_parameters()
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        """Return the readout of each segment, [g, num_queries * c], or [g, num_queries, c] with
+        ``concat=False``; zero for empty segments.
+        """
         out = self.lin_out(self._pool(x, segments))
         if self.norm is not None:
             out = self.norm(out)
@@ -149,7 +152,9 @@ class LearnedQueryReadout(SegmentReadout):
         return out.view(segments.num_dst, self.num_queries, -1)
 
     def _score(self, x: Tensor) -> Tensor:
-        """Return the scores q . W_k x / sqrt(c), [n, k * h]; the heads of a query are adjacent."""
+        """Return the scores q . W_k x / sqrt(c), [n, k * h]; the heads of a query are adjacent.
+        Raises ValueError or TypeError if x has a wrong width or dtype and lin_key is a plain layer.
+        """
         if not is_plain(self.lin_key):
             query = self.query.unflatten(1, (self.heads, -1))
             key = self.lin_key(x).unflatten(1, (self.heads, -1)) * query.shape[-1] ** -0.5

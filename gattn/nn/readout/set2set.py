@@ -57,6 +57,9 @@ class Set2Set(SegmentReadout, pyg.Set2Set, Twin):
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
+        """Raise ValueError for sizes out of range, and for options of the LSTM that change its
+        input or output.
+        """
         check_at_least(1, in_channels=arguments["in_channels"])
         check_at_least(0, processing_steps=arguments["processing_steps"])
         for option in ("batch_first", "bidirectional", "proj_size"):
@@ -77,7 +80,8 @@ class Set2Set(SegmentReadout, pyg.Set2Set, Twin):
         self, x: Tensor, segments: Graph, want_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Return the result [q_T, r_T] of each graph, [g, 2 d], and the attention weights of the
-        last step.
+        last step. The weights are None unless ``want_weights`` is True and there is a step and a
+        segment. Raises ValueError or TypeError if x has a wrong width or dtype.
         """
         check_features("x", x, self.in_channels, self.lstm.weight_ih_l0)
         value = x.unsqueeze(1)

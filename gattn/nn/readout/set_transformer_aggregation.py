@@ -105,6 +105,10 @@ class SetTransformerAggregation(SegmentReadout, pyg.SetTransformerAggregation, S
         return self.pma.attention_weights(self._encode(x, segments, width), segments)
 
     def _encode(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        """Return the rows x [n, channels] after the encoders: attention along all pairs of rows of
+        a segment, or through the induced points. Raises ValueError or TypeError if x has a wrong
+        width or dtype.
+        """
         check_input("x", x, self.channels, self.pma.lin)
         if self.num_induced_points is not None:
             for encoder in self.encoders:
@@ -116,6 +120,9 @@ class SetTransformerAggregation(SegmentReadout, pyg.SetTransformerAggregation, S
         return x
 
     def _decode(self, seeds: Tensor, segments: Graph) -> Tensor:
+        """Return the seed points [g, num_seed_points, channels] after the decoders, attention among
+        the points of each segment.
+        """
         if len(self.decoders) == 0:
             return seeds
         complete, nodes = among_points(segments, self.num_seed_points), seeds.flatten(0, 1)

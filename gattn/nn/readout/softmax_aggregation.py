@@ -98,7 +98,8 @@ class SoftmaxAggregation(SegmentReadout, pyg.SoftmaxAggregation, Twin):
 
     def _rows(self, x: Tensor, dim: int) -> Tensor:
         """Return x with its rows in the first dimension. Integers are converted to floats, as in
-        PyG.
+        PyG. Raises TypeError if x is no tensor, and ValueError for a dimension that x does not have
+        or that does not fit to one t for each feature.
         """
         check_tensor("x", x)
         if not -x.dim() <= dim < x.dim():
