@@ -113,7 +113,9 @@ def is_bound_by_pyg(layer: Module, name: str) -> bool:
 
 
 def is_original(layer: Module, name: str) -> bool:
-    """Return True if a method of a layer is the original one of its class and has no hook."""
+    """Return True if a method of a layer is the original one of its class and no hook replaces its
+    result. A hook that runs before the method changes only its inputs, so it may exist.
+    """
     owner = next(base for base in type(layer).__mro__ if name in vars(base))
     unchanged = _registered.get(owner, {}).get(name) is vars(owner)[name] or _is_generated(
         owner, name
@@ -167,6 +169,10 @@ def _checked_constructor(theirs: type) -> Callable[..., None]:
 
     @functools.wraps(construct)
     def checked(self: Any, *args: Any, **options: Any) -> None:
+        """Check the arguments, with PyG's defaults for those that are not passed, then call PyG's
+        constructor. Raises the errors of ``_check_arguments``, and TypeError for an unknown
+        argument.
+        """
         bound = signature.bind(*args, **options)
         bound.apply_defaults()
         arguments: dict[str, Any] = bound.arguments

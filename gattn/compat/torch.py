@@ -233,6 +233,9 @@ class FlashAttention(NamedTuple):
 
 
 def _flash_attention() -> FlashAttention | None:
+    """Return torch's flash attention on a CPU, forward and backward; None if this version of torch
+    does not have it.
+    """
     name = "_scaled_dot_product_flash_attention_for_cpu"
     forward = getattr(torch.ops.aten, name, None)
     backward = getattr(torch.ops.aten, f"{name}_backward", None)

@@ -117,6 +117,9 @@ def outside_transforms(function: _F) -> _F:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **options: Any) -> Any:
+        """Call the function without inference mode and torch.func's transforms; compiled code calls
+        it directly.
+        """
         if torch.compiler.is_compiling():
             return function(*args, **options)
         transformed = torch_internals.transforms_active()
@@ -198,6 +201,9 @@ def _remove(key: int, ref: weakref.ref[Tensor]) -> None:
 
 
 def _ownerless(key: object, build: Callable[[], _T]) -> _T:
+    """Return the cached object of a key, or build and store it; the oldest entry is removed if
+    there are too many. Under a dispatch mode, such as fake tensors, nothing is stored.
+    """
     if torch_internals.dispatch_mode_active():
         return build()
     result = _ownerless_objects.get(key, _MISSING)

@@ -14,7 +14,10 @@ from gattn.graph.cache import outside_transforms
 
 @outside_transforms
 def read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, Tensor, int, int]:
-    """Convert edges in any supported format to (source, destination, num_src, num_dst)."""
+    """Convert edges in any supported format to (source, destination, num_src, num_dst). Raises
+    TypeError or ValueError for edges or a size that it cannot read, and RuntimeError under
+    torch.jit.trace.
+    """
     check_not_traced()
     check_created_outside("edges", edges, ": create a gattn.Graph beforehand")
     if isinstance(edges, Tensor) and edges.layout != torch.strided:
@@ -44,6 +47,10 @@ def _resolve_size(
     source: Tensor,
     destination: Tensor,
 ) -> tuple[int, int]:
+    """Return the numbers of sources and destinations: of the argument ``size``, of the edges'
+    format, or 1 + the largest index (0 without edges), which is read from the device. Raises
+    ValueError if two of them contradict.
+    """
     explicit_size = as_size(size)
     if explicit_size is not None:
         if stored_size is not None and stored_size != explicit_size:
@@ -60,6 +67,9 @@ def _resolve_size(
 
 
 def _from_pairs(edges: Tensor) -> tuple[Tensor, Tensor, tuple[int, int] | None]:
+    """Return sources and destinations of edges [2, e], and the size of an EdgeIndex that stores
+    one, otherwise None. Raises ValueError for another shape, and TypeError for another dtype.
+    """
     if edges.dim() != 2 or edges.shape[0] != 2:
         raise ValueError(f"edge_index must have shape (2, e); got {tuple(edges.shape)}")
     if edges.dtype not in (torch.int32, torch.int64):
@@ -76,6 +86,10 @@ def _from_pairs(edges: Tensor) -> tuple[Tensor, Tensor, tuple[int, int] | None]:
 
 
 def _from_torch_sparse(adj_t: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
+    """Return sources and destinations of a sparse adjacency [n, m] and its size (m, n); the entries
+    of a COO matrix that is not coalesced are kept one by one. Raises ValueError unless it is a
+    matrix.
+    """
     if adj_t.dim() != 2:
         raise ValueError(f"a sparse adjacency must have 2 dimensions; got {adj_t.dim()}")
     coo = adj_t if adj_t.layout == torch.sparse_coo else adj_t.to_sparse_coo()
@@ -85,7 +99,9 @@ def _from_torch_sparse(adj_t: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
 
 
 def _from_scipy(matrix: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
-    """Read the edges of a SciPy matrix. Its rows are sources and its columns are destinations."""
+    """Read the edges of a SciPy matrix. Its rows are sources and its columns are destinations.
+    Raises ValueError unless it has two dimensions.
+    """
     if len(matrix.shape) != 2:
         raise ValueError(f"a SciPy matrix of edges must have 2 dimensions; got {matrix.shape}")
     coo = matrix.tocoo()
@@ -123,7 +139,9 @@ def networkx_rows(graph: Any) -> Tensor:
 
 
 def as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    """Convert a ``size`` argument to (num_src, num_dst)."""
+    """Convert a ``size`` argument to (num_src, num_dst). Returns None for None. Raises ValueError
+    for anything but one or two counts.
+    """
     if size is None:
         return None
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)

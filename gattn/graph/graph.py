@@ -132,6 +132,7 @@ class Graph:
         return graph
 
     def _set(self, layout: Layout, kept_edges: Tensor | None) -> None:
+        """Set all attributes of a new graph from its layout; the indices are not checked."""
         self._fill(
             _layout=_with_valid_stats(layout),
             num_src=num_rows(layout.colptr),
@@ -246,6 +247,9 @@ class Graph:
 
     @outside_transforms
     def _map(self, function: Callable[[Tensor], Tensor]) -> Graph:
+        """Return the graph whose tensors are the results of a function of each tensor, such as a
+        copy to another device.
+        """
         layout = self.layout
         for transposed in (False, True):
             # Maximum degrees are computed before the copy, because the CPU can read them quickly
@@ -275,6 +279,7 @@ class Graph:
         return cache.cached(self, "by destination", self._by_destination)
 
     def _by_destination(self) -> Graph:
+        """Return the graph in which the caller's order of the edges is the order by destination."""
         layout = self.layout
         order = torch.arange(self.num_edges, dtype=layout.perm.dtype, device=self.device)
         layout = layout._replace(perm=order)
@@ -362,7 +367,9 @@ def _with_valid_stats(layout: Layout) -> Layout:
 
 
 def _restore_edges(pairs: Tensor, size: tuple[int, int], kept_edges: Tensor | None) -> Graph:
-    """Restore a graph from a pickle. Its edges are checked like those of a new graph."""
+    """Restore a graph from a pickle. Its edges are checked like those of a new graph. Raises
+    TypeError or ValueError if the pickle contains anything else.
+    """
     graph = Graph(pairs, size)
     if kept_edges is not None:
         if not isinstance(kept_edges, Tensor) or kept_edges.dtype != torch.int64:
@@ -382,6 +389,10 @@ def _restore_edges(pairs: Tensor, size: tuple[int, int], kept_edges: Tensor | No
 
 
 def _check_ranges(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> None:
+    """Raise ValueError unless the ranges [first, last) of sources are ascending, within
+    [0, num_src], and contain ``num_edges`` edges. Ranges on another device are compared there, so
+    that an error appears later (``torch._assert_async``).
+    """
     if first.shape != last.shape or first.dim() != 1:
         raise ValueError(
             f"first and last must be two tensors [n]; got {(*first.shape,)} and {(*last.shape,)}"
@@ -402,7 +413,9 @@ _RANGES_ERROR = (
 
 
 def _restore_blocks(blocks: tuple[Any, ...], like: Tensor) -> Graph:
-    """Restore a complete or causal graph from a pickle, on the device of ``like``."""
+    """Restore a complete or causal graph from a pickle, on the device of ``like``. Raises
+    ValueError if the sizes do not describe such a graph.
+    """
     blocks = Blocks(*blocks)
     queries, keys = blocks.query_sizes, blocks.key_sizes
     is_matching = queries == keys if blocks.causal else len(queries) == len(keys)
@@ -422,7 +435,9 @@ def as_graph(
     The cache refers to a tensor weakly, by identity and content: modifying or deleting the tensor
     removes its graphs (see :mod:`gattn.graph.cache`).
 
-    With ``self_loops`` the result is :meth:`Graph.with_self_loops`, which is cached, too.
+    With ``self_loops`` the result is :meth:`Graph.with_self_loops`, which is cached, too. Raises
+    TypeError or ValueError for edges or a size that :class:`Graph` does not accept, or if the size
+    differs from that of a graph.
     """
     if isinstance(edges, Graph):
         _check_same_size(edges, size)

@@ -15,7 +15,7 @@ from gattn.layout.layout import Layout
 
 @outside_transforms
 def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Check the edges and compute their layout."""
+    """Check the edges and compute their layout. Raises ValueError if an index is out of range."""
     if not _is_real(source):
         return sort(source, destination, num_src, num_dst)
     layout = sort(source, destination, num_src, num_dst)
@@ -30,7 +30,9 @@ def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> 
 
 @outside_transforms
 def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Compute the layout of edges whose indices are in range; the CPU kernel checks this."""
+    """Compute the layout of edges whose indices are in range; the CPU kernel checks this. Raises
+    ValueError if an index is out of range.
+    """
     if onnx.exporting():
         return reference.build(source, destination, num_src, num_dst)
     if not _is_real(source):
@@ -71,7 +73,9 @@ def _is_real(index: Tensor) -> bool:
 def _check_and_measure(
     source: Tensor, destination: Tensor, layout: Layout, num_src: int, num_dst: int
 ) -> Layout:
-    """Check the indices and compute the maximum degrees; the device is synchronised only once."""
+    """Check the indices and compute the maximum degrees; the device is synchronised only once.
+    Raises ValueError if an index is out of range.
+    """
     degrees = stats.max_row_size(layout.rowptr), stats.max_row_size(layout.colptr)
     scalars = *source.aminmax(), *destination.aminmax(), *degrees
     values = torch.stack([scalar.long() for scalar in scalars]).tolist()
@@ -88,7 +92,9 @@ def _check_and_measure(
     schema="(Tensor source, Tensor destination, SymInt num_src, SymInt num_dst) -> Tensor[]",
 )
 def _build_traced(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
-    """Compute a layout in a custom operator, which torch.compile can record."""
+    """Compute a layout in a custom operator, which torch.compile can record. Raises ValueError if
+    there are so many nodes or edges that the indices need int64.
+    """
     layout = lay_out(source, destination, num_src, num_dst)
     if layout.col.dtype != torch.int32:
         raise ValueError(

@@ -38,7 +38,9 @@ def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor
 
 
 def gather_rows(table: Tensor, index: Tensor, out: Tensor) -> Tensor:
-    """Write the rows ``table[index]``, [b, ...], to a contiguous tensor ``out``."""
+    """Write the rows ``table[index]``, [b, ...], to a contiguous tensor ``out`` and return it.
+    Raises ValueError if ``out`` has another shape or dtype.
+    """
     shape = (index.numel(), *table.shape[1:])
     if out.shape != shape or out.dtype != table.dtype or not out.is_contiguous():
         actual = f"{tuple(out.shape)} of {out.dtype}"
@@ -65,9 +67,10 @@ def add_rows(
     of ``total``, a hub, the summands of this call are first added in a separate sum: an index ~k
     means the row ``hubs[k]``, whose separate sum is ``hub_sums[k]``. ``hub_sums``, [k, ...], must
     be zero at the call, and is zero afterwards. With ``is_sorted``, rows with the same index are
-    adjacent. The sums have the same bits with any number of threads. ``total`` and ``hub_sums``
-    are contiguous CPU tensors in the accumulation dtype of the rows; ``hubs`` has the dtype of
-    ``index``.
+    adjacent. The sums have the same bits with any number of threads. ``total`` and ``hub_sums`` are
+    contiguous CPU tensors in the accumulation dtype of the rows; ``hubs`` has the dtype of
+    ``index``. Raises ValueError if they are not, or if only one of ``hubs`` and ``hub_sums`` is
+    passed.
     """
     if total.dtype != acc_dtype(rows.dtype) or not total.is_contiguous():
         raise ValueError(f"total must be contiguous, of {acc_dtype(rows.dtype)}; got {total.dtype}")

@@ -23,10 +23,11 @@ def rows_of_edges(
 
     The first letter of the shape decides which row an edge reads: n the row of its destination, m
     the row of its source, and e its own row. Other tensors have no rows of edges, and are only
-    converted.
+    converted, and None remains None.
     """
 
     def of_edges(x: Tensor, letter: str) -> Tensor:
+        """Return the row of x for every edge by the first letter of its shape."""
         x = _to_acc(x)
         if letter == "n":
             return x[layout.destinations()]

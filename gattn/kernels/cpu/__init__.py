@@ -112,6 +112,10 @@ class Launcher:
             positions: position of each value in the list, by field name; the value "layout" sets
                 all fields of a layout.
             absent: names of fields that may have no value; these are zero or null.
+
+        Raises:
+            TypeError: if the C++ kernel has no field of a name, or needs a value that is not
+                passed.
         """
         number, fields = _fields(kernel)
         codes, slots = "", {}
@@ -143,7 +147,8 @@ class Launcher:
     def __call__(self, values: list[Any]) -> None:
         """Run the kernel in the dtype of the first value. All tensors of rows must have this dtype.
 
-        Tensors that are not contiguous are replaced in ``values`` by contiguous copies.
+        Tensors that are not contiguous are replaced in ``values`` by contiguous copies. Raises
+        TypeError for rows of another dtype.
         """
         packed = self._zeros.copy()
         dtype = values[0].dtype

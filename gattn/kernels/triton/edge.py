@@ -103,9 +103,8 @@ def weighted_sum(
     row.
 
     The weights [e, h] are in the caller's edge order. With ``csr_order``, which is only supported
-    for transposed sums, they are in CSR order. The weights for two tables are adjacent in memory:
-    they are
-    the two slices of a tensor [e, h, 2].
+    for transposed sums, they are in CSR order. The second sum is None without a second table. The
+    weights for two tables are adjacent in memory: they are the two slices of a tensor [e, h, 2].
     """
     rowptr, col, perm, colptr, row, csr2csc, *_ = layout
     offsets, index, order, reorder = rowptr, col, perm, None

@@ -159,7 +159,9 @@ class LaunchPlan:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], warps: int, *args: Any, **constants: Any) -> None:
-    """Run a kernel on the device of its first tensor. If the grid is empty, nothing is done."""
+    """Run a kernel on the device of its first tensor. If the grid is empty, nothing is done. Raises
+    ValueError if the grid is longer than CUDA allows.
+    """
     if 0 in grid:
         return
     if grid[0] >= 2**31:

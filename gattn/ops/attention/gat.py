@@ -121,8 +121,9 @@ def attend_by_score(
 ) -> Tensor:
     """Sum the values with weights that are the softmax of scores [e, h]: [n, h, c].
 
-    This is GAT's attention with zero scores of the nodes. If score and value have different
-    dtypes, as under autocast, the computation runs in the wider one and returns the value's dtype.
+    This is GAT's attention with zero scores of the nodes. If score and value have different dtypes,
+    as under autocast, the computation runs in the wider one and returns the value's dtype. Raises
+    TypeError or ValueError for inputs whose dtype, device or shape does not fit.
     """
     if score.dtype != value.dtype:
         checks.check_floats(graph, value=value)

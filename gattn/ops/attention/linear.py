@@ -161,7 +161,9 @@ def linear_attention_weights(
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, segments: Graph, queries: Graph) -> None:
-    """Check the graphs of keys and queries, and the dtypes and the shapes of the inputs."""
+    """Check the graphs of keys and queries, and the dtypes and the shapes of the inputs. Raises
+    TypeError or ValueError for the first that does not fit.
+    """
     for name, graph in (("segments", segments), ("query_segments", queries)):
         checks.check_graph(graph)
         if graph.num_edges != graph.num_src:
@@ -179,7 +181,9 @@ def _check(query: Tensor, key: Tensor, value: Tensor, segments: Graph, queries: 
 def _features(
     query: Tensor, key: Tensor, value: Tensor, feature_map: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return phi(q), phi(k) and v in the accumulation dtype, [., h, c] each."""
+    """Return phi(q), phi(k) and v in the accumulation dtype, [., h, c] each. Raises ValueError for
+    an unknown feature_map.
+    """
     wide = acc_dtype(query.dtype)
     query, key, value = query.to(wide), key.to(wide), value.to(wide)
     if feature_map == "identity":
@@ -223,6 +227,7 @@ class _Outer(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
+        """Return the gradients of x and y from the gradient of their outer products."""
         x, y = ctx.saved_tensors
         return (
             _Inner.apply(y, grad.transpose(1, 3), *ctx.settings),
@@ -245,6 +250,7 @@ class _Inner(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
+        """Return the gradients of x and of the memory from the gradient of their products."""
         x, memory = ctx.saved_tensors
         return (
             _Inner.apply(grad, memory.transpose(1, 3), *ctx.settings),

@@ -65,7 +65,8 @@ def plan_for(
     required.
 
     ``extras`` are arguments that dense attention does not support: bias, edge features, a seed. If
-    one of them is not None, the operator on edges is used.
+    one of them is not None, the operator on edges is used. The same holds if the environment
+    variable ``GATTN_BACKEND`` selects a backend. The plan is cached in the graph.
     """
     if graph.blocks is None or backend is not None or os.environ.get("GATTN_BACKEND"):
         return None
@@ -174,6 +175,9 @@ class _Dense(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
+        """Return the attention output, and save the inputs, the output and its log-sum-exp for the
+        backward pass.
+        """
         out, logsumexp = _with_logsumexp(*args)
         ctx.causal, ctx.scale = args[3:]
         ctx.output_guard = WriteGuard.of(out)
@@ -184,6 +188,10 @@ class _Dense(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
+        """Return the gradients of query, key and value: by torch's flash attention, or by its plain
+        operations if a second derivative may follow. An output that was changed in place is
+        computed again.
+        """
         q, k, v, *saved = ctx.saved_tensors
         if torch.is_grad_enabled() or not saved:
             with sdpa_kernel(SDPBackend.MATH):

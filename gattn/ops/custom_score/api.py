@@ -171,6 +171,8 @@ def sorted_scores(
     """Compute the score of every edge and head, [e, h], with edges sorted by destination.
 
     The rows are in the order of :meth:`gattn.Graph.by_destination`, so that no scatter is needed.
+    Raises ValueError or TypeError for an input that does not fit to the graph, or if the function
+    does not return floating-point numbers of this shape.
     """
     scores = _apply_to_edges(score, query, key, graph, edge_attr, into="position")
     if scores.dim() != 2:
@@ -184,7 +186,9 @@ def sorted_scores(
 
 
 def _check_heads(scores: Tensor, value: Tensor, graph: Graph) -> None:
-    """Check that the scores have one column for each head of the values [m, h, c]."""
+    """Check that the scores have one column for each head of the values [m, h, c]. Raises
+    ValueError otherwise.
+    """
     if scores.shape[1] != value.shape[1]:
         raise ValueError(
             f"score must return [b, {value.shape[1]}] for b edges, a number for each head of "
@@ -204,7 +208,8 @@ def _apply_to_edges(
 ) -> Tensor:
     """Call a function on all edges; return its results in the order that ``into`` selects.
 
-    ``"edge"`` is the caller's edge order, ``"position"`` the CSR order by destination.
+    ``"edge"`` is the caller's edge order, ``"position"`` the CSR order by destination. Raises
+    TypeError or ValueError for inputs that do not fit to the graph.
     """
     checks.check_graph(graph)
     _check_rows("query", query, graph.num_dst, "destination", graph)
@@ -270,7 +275,9 @@ def _fetch_source_rows(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:
 
 
 def _check_rows(name: str, rows: Tensors, count: int, row_kind: str, graph: Graph) -> None:
-    """Check that every tensor has ``count`` rows and is on the graph's device."""
+    """Check that every tensor has ``count`` rows and is on the graph's device. Raises TypeError for
+    anything but a tensor, and ValueError for another number of rows or device.
+    """
     for tensor in flat_tensors(rows):
         checks.check_tensor(name, tensor)
         if tensor.dim() < 1 or tensor.shape[0] != count:

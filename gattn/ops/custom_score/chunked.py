@@ -214,6 +214,9 @@ class _ChunkedCall(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> Tensor:
+        """Return the results of all edges, and save the tensors and the versions of the tensors
+        that the user's function reads, so that the backward pass detects a write.
+        """
         ctx.plan, ctx.autocast = plan, _Autocast.current(plan.graph.device)
         ctx.save_for_backward(*tensors)
         out = _forward(plan, [tensor.detach() for tensor in tensors])
@@ -222,6 +225,10 @@ class _ChunkedCall(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
+        """Return the gradients of the tensors, under the autocast state of the forward pass. If a
+        second derivative may follow, the function is called on all edges at once. Raises an error
+        if a tensor that the function reads has been changed since the forward pass.
+        """
         plan: _Plan = ctx.plan
         tensors = ctx.saved_tensors
         with ctx.autocast.restore(), parameter_lock(plan.call.function):
@@ -290,7 +297,10 @@ def _differentiate_chunk(
 
 
 def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
-    """Call the function for one chunk of edges after another, and write its results."""
+    """Call the function for one chunk of edges after another, and write its results. Raises
+    ValueError if the function reads a tensor that requires a gradient and is no argument, or if the
+    shape of its results is wrong.
+    """
     output = writer = None
     reader = Reader(plan.graph, tensors, plan.row_kinds)
     for chunk in chunks(plan.graph, "destination"):
@@ -326,7 +336,9 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
 
 
 def _run_all_at_once(plan: _Plan, tensors: list[Tensor]) -> Tensor:
-    """Call the function once on all edges; autograd records the call."""
+    """Call the function once on all edges; autograd records the call. Raises ValueError if the
+    function reads another tensor that requires a gradient.
+    """
     edges = EdgeIndexing.of(plan.graph)
 
     def read() -> list[Tensor]:
@@ -364,6 +376,7 @@ def _call_checked(
 
 
 def _check_rows(output: Any, count: int) -> None:
+    """Raise ValueError unless the output is a tensor with ``count`` rows."""
     if not isinstance(output, Tensor) or output.dim() < 1 or output.shape[0] != count:
         actual = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise ValueError(
@@ -406,7 +419,7 @@ def _backward(
     """Compute all gradients in a single pass over the edges, which are sorted by destination.
 
     If there is no kernel that adds rows of sources in a fixed order, a second pass over the edges,
-    sorted by source, follows.
+    sorted by source, follows. The gradient of a tensor that needs none is None.
     """
     inputs = [tensor.detach() for tensor in tensors]
     needed = _used_tensors(plan, inputs, needed)

@@ -92,6 +92,9 @@ class Chunk:
         return cached(self, "node_layout", self._make_node_layout)
 
     def _make_node_layout(self) -> Layout:
+        """Return the layout in which each node of the chunk has its edges of this chunk; edges are
+        numbered from 0 in the chunk.
+        """
         start, stop = self.edge_slice.start, self.edge_slice.stop
         first, number = self.node_slice.start, self.edges.arange[: stop - start + 1]
         ptr = _offsets(self.edges.layout, self.edges.by)
@@ -151,7 +154,8 @@ class Reader:
 
         A tensor may be returned whole, with the row index that the caller must still gather in the
         second list (None for a gathered tensor). This holds for all tensors if there is no kernel
-        and torch ``fuses`` the gather with the function.
+        and torch ``fuses`` the gather with the function. The returned list and its buffers are
+        overwritten by the next call.
         """
         rows, others = chunk.rows(self.row_kinds), self.tensors[len(self.row_kinds) :]
         if not self._has_kernel and fuses:
@@ -171,6 +175,9 @@ class Reader:
         return self._current, pending
 
     def _gathered(self, position: int, rows: Tensor) -> Tensor:
+        """Return the rows of a tensor, in a buffer that later calls reuse unless the user's
+        function has stored it.
+        """
         tensor = self.tensors[position]
         if not self._has_kernel or not can_gather(tensor):
             return tensor.index_select(0, rows)

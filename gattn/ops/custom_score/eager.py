@@ -43,6 +43,9 @@ class EdgeIndexing:
 
     @classmethod
     def _of(cls, layout: Layout) -> EdgeIndexing:
+        """Return the indices for gathering and adding rows of a layout's edges, in the dtype of its
+        indices.
+        """
         edge = layout.perm
         numbers = torch.arange(edge.shape[0] + 1, dtype=edge.dtype, device=edge.device)
         csr_edge, destination = numbers[:-1], layout.destinations().to(edge.dtype)

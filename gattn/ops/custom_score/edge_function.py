@@ -106,7 +106,8 @@ class EdgeFunction(NamedTuple):
     def __call__(self, *tensors: Tensor) -> Tensor:
         """Call the function on b edges, and multiply the result by the weights if there are any.
 
-        The parameters in ``tensors`` replace the module's parameters during the call.
+        The parameters in ``tensors`` replace the module's parameters during the call. Raises
+        ValueError if there are weights and the result is not [b, h, c].
         """
         if self.has_weight:
             weight, output = tensors[0], self._call(*tensors[1:])
@@ -124,6 +125,9 @@ class EdgeFunction(NamedTuple):
         return self._replace(module=None, slots=())(*tensors)
 
     def _call(self, *tensors: Tensor) -> Tensor:
+        """Call the function with its arguments, rebuilt from the flat list of tensors, and with the
+        parameters that follow them in the list.
+        """
         arguments, start = [], 0
         for spec in self.specs:
             arguments.append(spec.build(tensors[start : start + spec.count]))
@@ -244,6 +248,10 @@ def compiled(
     fast = _compiled(function, call.code, edges)
 
     def attempt(*arguments: Any) -> Any:
+        """Call the compiled function. If torch cannot compile it, return the result of the plain
+        function, warn, and remember the reason, so that it is not compiled again. Raises the errors
+        of the function.
+        """
         try:
             return fast(*arguments)
         except Exception as error:

@@ -52,6 +52,9 @@ def is_transformed() -> bool:
 
 
 def _default(device_type: str) -> str:
+    """Return the default backend of a type of device, which is determined once in a process; warn
+    if it is the reference although the device could have kernels.
+    """
     if device_type not in _defaults:
         backend, reason = _find_default(device_type)
         if reason:
@@ -81,8 +84,8 @@ def _find_default(device_type: str) -> tuple[str, str]:
 
 
 def reference_reason(device_type: str) -> str:
-    """Return the reason why the slow reference is used on a type of device, and what the user
-    can change.
+    """Return the reason why the slow reference is used on a type of device, and what the user can
+    change, such as the environment variable ``GATTN_BACKEND``.
     """
     if os.environ.get("GATTN_BACKEND") == "reference":
         return "GATTN_BACKEND=reference forces plain PyTorch: unset it"

@@ -20,7 +20,9 @@ def check_tensor(name: str, value: Any, when: str = "") -> None:
 
 
 def check_shape(name: str, tensor: Tensor, *shape: int | str) -> None:
-    """Check that a value is a tensor of this shape. A letter in the shape stands for any length."""
+    """Check that a value is a tensor of this shape. A letter in the shape stands for any length.
+    Raises TypeError for anything but a tensor, and ValueError for another shape.
+    """
     check_tensor(name, tensor)
     fits = tensor.dim() == len(shape) and all(
         isinstance(expected, str) or expected == length
@@ -34,7 +36,9 @@ def check_shape(name: str, tensor: Tensor, *shape: int | str) -> None:
 
 
 def check_floats(graph: Graph, **tensors: Tensor | None) -> None:
-    """Check that tensors have the same floating-point dtype and are on the graph's device."""
+    """Check that tensors have the same floating-point dtype and are on the graph's device. Raises
+    TypeError for another type, layout or dtype, and ValueError for another device.
+    """
     present: dict[str, Any] = {name: t for name, t in tensors.items() if t is not None} or tensors
     first, lead = next(iter(present.items()))
     device = graph.device

@@ -50,6 +50,10 @@ def by_kernel(
     def derivative(
         operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
     ) -> Gradients:
+        """Return the gradients of the inputs by the backward operator, or by the reference if a
+        second derivative may follow. The gradient of the output and the flags are stored in
+        ``saved``.
+        """
         if torch.is_grad_enabled():
             return by_reference(operator, grad, saved, requested)
         saved[backward.inputs[0]] = grad

@@ -101,6 +101,8 @@ class Family:
         """Check the type of the graph, and the dtypes, the devices and the shapes of the inputs.
 
         ``has_value`` is False for a function that returns attention weights. It has no value.
+        Raises TypeError or ValueError for the first that does not fit, or if only one of edge_attr
+        and edge_proj is passed.
         """
         checks.check_graph(graph)
         named: dict[str, Any] = dict(zip(self._letters, inputs))

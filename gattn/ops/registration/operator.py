@@ -96,6 +96,9 @@ class Operator:
             derivative: function that computes the gradients of the inputs.
             saves: names of the values that ``derivative`` reads; the layout, the settings and the
                 flags are always saved.
+
+        Raises:
+            ValueError: if a shape contains a letter that ``lengths`` does not contain.
         """
         settings = settings or {}
         types = {n: "Tensor?" if shape.endswith("?") else "Tensor" for n, shape in inputs.items()}
@@ -185,8 +188,10 @@ class Operator:
     def _autograd(self, *args: Any) -> Any:
         """Run the operator, and record it for autograd if a gradient is needed.
 
-        The dispatcher calls this method first. The operator is then called again below autograd,
-        by ``_OperatorFunction`` or directly, which leads to :meth:`_kernel`.
+        The dispatcher calls this method first. The operator is then called again below autograd, by
+        ``_OperatorFunction`` or directly, which leads to :meth:`_kernel`. Raises an error under
+        forward-mode differentiation and under the transforms of torch.func, which the kernels do
+        not support.
         """
         if torch_internals.forward_mode_active() and any(map(_has_tangent, args)):
             raise self._transform_error()
@@ -197,7 +202,9 @@ class Operator:
         return below_autograd(self.overload, *args)
 
     def _kernel(self, *args: Any) -> Any:
-        """Run the kernel of the backend that the last argument names."""
+        """Run the kernel of the backend that the last argument names. Raises ValueError if the seed
+        does not have two numbers.
+        """
         seed = None if self._at_seed is None else args[self._at_seed]
         if seed is not None and seed.numel() != 2:
             raise ValueError(_SEED.format(name=self.name, shape=list(seed.shape)))
@@ -305,6 +312,9 @@ class _OperatorFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, operator: Operator, *args: Any) -> Any:
+        """Run the operator, and save what its derivative reads. Only the first output can have a
+        gradient; it is saved with a guard that detects whether it is changed in place.
+        """
         result = below_autograd(operator.overload, *args)
         outputs = (result,) if isinstance(result, Tensor) else tuple(result)
         tensors, ctx.constants = operator.values_to_save(args, outputs)
@@ -321,6 +331,9 @@ class _OperatorFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        """Return the gradients of the inputs that need one, and None for all other arguments. A
+        saved output that was changed in place is computed again.
+        """
         operator: Operator = ctx.operator
         # The saved tensors are read only once, because activation checkpointing allows only one
         # access.
