@@ -4,9 +4,9 @@ surface area.
     python -m benchmarks.molecules.attributions                        # both data sets and models
     python -m benchmarks.molecules.attributions --data esol --epochs 5 # a trial run
 
-Models are trained on the logP and on the polar surface area that RDKit computes. For every method,
-the weights of the atoms of the test molecules are compared with RDKit's contributions, by the mean
-of Pearson's correlation over the molecules. The logP of a hydrogen is added to its heavy atom, as
+Models are trained on the logP and on the polar surface area that RDKit computes. The weights of the
+atoms of the test molecules are compared with RDKit's contributions, by the mean of Pearson's
+correlation over the molecules. The logP of a hydrogen is added to its heavy atom, as
 in the target; ``heavy`` ignores hydrogens. If all contributions of a molecule are equal, it has no
 correlation; such molecules are left out and counted.
 
@@ -30,7 +30,7 @@ from torch import Tensor
 from benchmarks.core import record
 from benchmarks.data.datasets import root
 from gattn.apps.fitting.tasks import REGRESSION
-from gattn.apps.molecules.explain import METHODS, attribute
+from gattn.apps.molecules.explain import attribute
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.masking import atoms_of
 from gattn.apps.molecules.model_inputs import MoleculeInputs
@@ -90,9 +90,7 @@ def _correlation(atoms: np.ndarray, values: np.ndarray) -> float:
 
 
 def measure(data: str, truth: str, settings: MoleculeSettings, limit: int) -> record.Record:
-    """Train models on logP or the surface area, and compare the weights of all methods on the
-    test part.
-    """
+    """Train models on logP or the surface area, and compare the weights on the test part."""
     from rdkit import Chem
 
     molecules = load_molecules(data, root(), on_error="skip", download=False)
@@ -111,15 +109,13 @@ def measure(data: str, truth: str, settings: MoleculeSettings, limit: int) -> re
         "data": data, "truth": truth, "model": settings.model, "epochs": settings.epochs,
         "ensemble": settings.ensemble, "rmse": float(error), "std": float(y[test].std()),
         "seconds": seconds, "weights": predictor.weights,
-        "methods": {m: _measure(predictor, inputs[test], m, truth) for m in METHODS},
+        "methods": {"masking": _measure(predictor, inputs[test], truth)},
     }  # fmt: skip
 
 
-def _measure(
-    predictor: MoleculePredictor, inputs: MoleculeInputs, method: str, truth: str
-) -> dict[str, float]:
+def _measure(predictor: MoleculePredictor, inputs: MoleculeInputs, truth: str) -> dict[str, float]:
     begin = time.perf_counter()
-    results = attribute(predictor, inputs, method, atoms=atoms_of(inputs))
+    results = attribute(predictor, inputs, atoms=atoms_of(inputs))
     weights = [one.weights for one in results]
     seconds = time.perf_counter() - begin
     return {**compare(inputs.molecules.smiles, weights, truth), "seconds": seconds}
@@ -132,21 +128,17 @@ def _total(molecule: Mol, truth: str) -> float:
 
 
 def table(entries: Sequence[record.Record]) -> str:
-    """Return a table with a row for each model, data set and property, a column for each method,
-    and the means.
-    """
-    lines = ["| model | data | truth | RMSE | " + " | ".join(METHODS) + " |", "|---" * 8 + "|"]
-    for one in entries:
-        numbers = " | ".join(f"{one['methods'][method]['exact']:.3f}" for method in METHODS)
+    """Return a table with a row for each model, data set and property, and the mean."""
+    lines = ["| model | data | truth | RMSE | correlation |", "|---" * 5 + "|"]
+    correlations = [one["methods"]["masking"]["exact"] for one in entries]
+    for one, correlation in zip(entries, correlations):
         cells = f"{one['model']} | {one['data']} | {one['truth']} | {one['rmse']:.3g}"
-        lines.append(f"| {cells} | {numbers} |")
-    means = [np.mean([one["methods"][method]["exact"] for one in entries]) for method in METHODS]
-    lines.append("| mean | | | | " + " | ".join(f"{mean:.3f}" for mean in means) + " |")
-    return "\n".join(lines)
+        lines.append(f"| {cells} | {correlation:.3f} |")
+    return "\n".join([*lines, f"| mean | | | | {np.mean(correlations):.3f} |"])
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Train the models, compare the methods, print the table, and append the results to a file."""
+    """Train the models, compare the weights, print the table, and append the results to a file."""
     options = _parser().parse_args(arguments)
     environment, entries = record.environment("benchmarks.molecules.attributions", arguments), []
     torch.set_num_threads(options.threads)

@@ -192,7 +192,6 @@ def explain(
     run: Run,
     table: Table,
     out: Annotated[Path, Option()],
-    method: Annotated[list[str] | None, Option()] = None,
     target: Annotated[str | None, Option()] = None,
     label: Annotated[str | None, Option("--class")] = None,
     pictures: Annotated[int, Option()] = 100,
@@ -203,8 +202,6 @@ def explain(
 
     Args:
         out: New folder for the pictures and tables.
-        method: Method that computes the weights of atoms: integrated_gradients or masking. Repeat
-            the option to use several methods. [default: all]
         target: Name of the target to explain. It is required if the model predicts several targets.
         label: Class whose probability is explained. [default: the predicted class of each molecule]
         pictures: Number of molecules to draw, from the beginning of the table. The written tables
@@ -213,10 +210,9 @@ def explain(
     check_run_inputs(run, table, settings)
     from gattn.apps.molecules.runs.explain import explain_table
 
-    options = {
-        "methods": method or (), "target": target, "label": label, "pictures": pictures,
-    }  # fmt: skip
-    counts = explain_table(run, table, out, log=say, **options, **settings)
+    counts = explain_table(
+        run, table, out, target=target, label=label, pictures=pictures, log=say, **settings
+    )
     _show_counts(counts, table, out)
 
 

@@ -237,7 +237,6 @@ class MoleculeEstimator(SmilesEstimator):
         self,
         smiles: Rows,
         *,
-        method: str | None = None,
         target: int | str = 0,
         label: str | None = None,
     ) -> list[Explanation | None]:
@@ -246,8 +245,6 @@ class MoleculeEstimator(SmilesEstimator):
         Args:
             smiles: n SMILES, or a table as in :meth:`fit`. The weights of atoms hold for the
                 descriptors of the row.
-            method: one of :data:`gattn.apps.molecules.explain.METHODS`; by default the one
-                that agrees best with exact attributions of logP and TPSA.
             target: index or name of the target.
             label: for a model of classes, the class whose probability is explained; by default the
                 predicted class of each molecule.
@@ -257,18 +254,17 @@ class MoleculeEstimator(SmilesEstimator):
             warning.
 
         Raises:
-            ValueError: the method or the target does not exist.
+            ValueError: the target does not exist.
             NotFittedError: the estimator was not fitted.
         """
         self.check_fitted()
-        from gattn.apps.molecules.explain import DEFAULT_METHOD, explain_model
+        from gattn.apps.molecules.explain import explain_model
 
         index = self.place_of(target) if isinstance(target, str) else target
         texts, values = self._rows(smiles)
         parsed = self.featurise(texts, values)
         rows.warn_of(rows.bad_rows(texts, parsed))
-        method = DEFAULT_METHOD if method is None else method
-        explanations = iter(explain_model(self, parsed.inputs, method, target=index, label=label))
+        explanations = iter(explain_model(self, parsed.inputs, target=index, label=label))
         return [None if error else next(explanations) for error in parsed.errors]
 
     def labelled(self, smiles: Rows, y: Any) -> rows.LabelledMolecules:

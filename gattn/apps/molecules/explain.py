@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.apps.molecules.masking import Masked, MoleculeAtoms, atoms_of, predict_masked
+from gattn.apps.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
 from gattn.apps.molecules.members import PREDICTION_BATCH, batch_elements
-from gattn.apps.molecules.network import MoleculeBatch, batch_inputs
 from gattn.apps.molecules.target_transform import TargetTransform
 from gattn.apps.runtime.threads import limited_threads
 
@@ -21,17 +18,6 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.estimators import MoleculeEstimator
     from gattn.apps.molecules.model_inputs import MoleculeInputs
     from gattn.apps.molecules.predictor import MoleculePredictor
-
-METHODS = ("integrated_gradients", "masking")
-DEFAULT_METHOD = "integrated_gradients"
-"""Default method of attribution. It agrees best with exact contributions in ``python -m
-benchmarks.molecules.attributions``.
-"""
-
-STEPS = 32
-"""Number of quadrature points for the integral of integrated gradients."""
-BUDGET = 1 << 14
-"""Maximum number of atoms in one batch of a gradient computation, to limit its memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,44 +29,27 @@ class Attribution:
         parts: for each component of the model its attribution [n], multiplied by the weight of
             the component in the prediction.
         members: [K, n], the weights if one of the K networks alone replaces the ensemble.
-        baseline: prediction for a molecule without atoms, to which the weights of
-            ``"integrated_gradients"`` are relative; NaN for ``"masking"``.
     """
 
     weights: Tensor
     parts: dict[str, Tensor]
     members: Tensor
-    baseline: float = math.nan
 
 
 def attribute(
-    predictor: MoleculePredictor, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
-    atoms: Sequence[MoleculeAtoms], target: int = 0,
+    predictor: MoleculePredictor, inputs: MoleculeInputs, *, atoms: Sequence[MoleculeAtoms],
+    target: int = 0,
 ) -> list[Attribution]:  # fmt: skip
-    r"""Compute the contribution of each atom of some molecules to the predictions.
+    r"""Compute the contribution of each atom of some molecules to the predictions, by masking.
 
-    In these methods, f is the output of ``predict``, in the target's unit (for classes a
-    probability):
+    .. math:: w_i = f(x) - f(x \text{ without atom } i)
 
-    ``"masking"``
-        .. math:: w_i = f(x) - f(x \text{ without atom } i)
-
-        See :func:`gattn.apps.molecules.masking.masked_inputs`.
-    ``"integrated_gradients"``
-        .. math:: w_i = x_i \cdot \int_0^1 \nabla_{x_i} f(\alpha x)\, d\alpha
-
-        for the networks, from a molecule whose atom features, descriptors and counts are zero; the
-        gradient with respect to a descriptor is divided by :func:`.masking.descriptor_shares`, and
-        that with respect to a count equally among the atoms of each environment. The similarity of
-        counts and a forest have no useful gradient, so the Gaussian process and the forest are
-        masked. The rest of the difference between the prediction and the prediction for a
-        molecule without atoms is divided equally among the atoms. Therefore the weights sum to the
-        prediction minus one baseline, which is the same for all molecules.
+    Here f is the output of ``predict``, in the target's unit (for classes a probability). See
+    :func:`gattn.apps.molecules.masking.masked_inputs` for the molecule without an atom.
 
     Args:
         predictor: the model.
         inputs: k molecules.
-        method: one of :data:`METHODS`.
         atoms: the result of :func:`gattn.apps.molecules.masking.atoms_of`.
         target: index of the target.
 
@@ -88,178 +57,32 @@ def attribute(
         For each molecule its weights, in the target's unit; an empty list for no molecules.
 
     Raises:
-        ValueError: the method or the target does not exist.
+        ValueError: the target does not exist.
 
-    Reference: Sundararajan et al., "Axiomatic attribution for deep networks" (ICML 2017);
-    Zeiler and Fergus, "Visualizing and understanding
-    convolutional networks" (ECCV 2014), for masking.
+    Reference: Zeiler and Fergus, "Visualizing and understanding convolutional networks" (ECCV
+    2014).
     """
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {method!r}")
     if not 0 <= target < predictor.targets:
         raise ValueError(f"target must be at least 0 and below {predictor.targets}; got {target}")
     masks = [
-        torch.cat([torch.tensor([[False], [True]]).expand(2, n), torch.eye(n, dtype=torch.bool)])
+        torch.cat([torch.zeros(1, n, dtype=torch.bool), torch.eye(n, dtype=torch.bool)])
         for n in (len(one.symbols) for one in atoms)
     ]
-    masked = predict_masked(predictor, inputs, masks, target, atoms)
-    if method == "masking":
-        return [_attribution(predictor, target, one, _drops(one.members)) for one in masked]
-    result: list[Attribution] = []
-    for begin, end in _batches(inputs):
-        gradients = _gradients(predictor, inputs[begin:end], target, atoms[begin:end])
-        result += [
-            _attribution(predictor, target, *pair, complete=True)
-            for pair in zip(masked[begin:end], gradients)
-        ]
+    weights = predictor.weights_of(target)
+    network = next((name for name in weights if name not in ("gp", "forest")), "")
+    result = []
+    for masked in predict_masked(predictor, inputs, masks, target, atoms):
+        parts = {name: weights[name] * _drops(part) for name, part in masked.parts.items()}
+        total = torch.stack(list(parts.values())).sum(0)
+        rest = total - parts.get(network, 0.0)
+        members = weights.get(network, 0.0) * _drops(masked.members) + rest
+        result.append(Attribution(total, parts, members))
     return result
 
 
-def _attribution(
-    predictor: MoleculePredictor,
-    target: int,
-    masked: Masked,
-    members: Tensor,
-    *,
-    complete: bool = False,
-) -> Attribution:
-    """Return the weighted sum of the attributions of the model's components.
-
-    Args:
-        predictor: the model, whose weights of the components are used.
-        target: index of the target.
-        masked: the predictions with all atoms, without atoms, and without each atom.
-        members: [K, n], the attributions of the networks.
-        complete: whether the weights are completed to the change from a molecule without atoms.
-    """
-    weights = predictor.weights_of(target)
-    network = next((name for name in weights if name not in ("gp", "forest")), "")
-    parts = {
-        name: members.mean(0) if name == network else _drops(part)
-        for name, part in masked.parts.items()
-    }
-    if complete:
-        parts = {name: _completed(part, masked.parts[name]) for name, part in parts.items()}
-        members = _completed(members, masked.members)
-    parts = {name: weights[name] * part for name, part in parts.items()}
-    total = torch.stack(list(parts.values())).sum(0)
-    rest = total - parts.get(network, 0.0)
-    baseline = float(masked.mean[1]) if complete else math.nan
-    return Attribution(total, parts, weights.get(network, 0.0) * members + rest, baseline)
-
-
 def _drops(predictions: Tensor) -> Tensor:
-    """Return the decrease of predictions [..., 2 + n] without each atom: [..., n]."""
-    return predictions[..., :1] - predictions[..., 2:]
-
-
-def _completed(weights: Tensor, predictions: Tensor) -> Tensor:
-    """Divide the rest of the change between predictions [..., 2 + n] with all atoms and without
-    atoms equally among n atoms, whose weights are [..., n].
-    """
-    rest = predictions[..., 0] - predictions[..., 1] - weights.sum(-1)
-    return weights + rest[..., None] / max(weights.shape[-1], 1)
-
-
-def _gradients(
-    predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
-    atoms: Sequence[MoleculeAtoms],
-) -> Sequence[Tensor]:  # fmt: skip
-    """Return the integrated gradients of the K networks for the n atoms of each molecule, [K,
-    n].
-    """
-    inputs, sizes = predictor.standardised(inputs), [len(one.symbols) for one in atoms]
-    nodes = sum(one.node_count for one in atoms)
-    places, weights = np.polynomial.legendre.leggauss(STEPS)
-    # Many points of a small molecule are one batch, because the time of a small batch hardly
-    # depends on its size.
-    count = math.ceil(STEPS / max(BUDGET // max(nodes, 1), 1))
-    steps = [
-        (torch.from_numpy((some + 1) / 2).float(), torch.from_numpy(others / 2).float())
-        for some, others in zip(np.array_split(places, count), np.array_split(weights, count))
-    ]
-    counts = any(network.reads_counts for network in predictor.networks)
-    copies = [
-        batch_inputs(inputs[[*range(len(inputs))] * len(some)], counts=counts) for some, _ in steps
-    ]
-    members = [
-        torch.stack(
-            [
-                _network(predictor, number, batch, step, target, atoms)
-                for batch, step in zip(copies, steps)
-            ]
-        ).sum(0)
-        for number in range(len(predictor.networks))
-    ]
-    stacked = torch.stack(members) if members else torch.zeros(0, sum(sizes)).double()
-    return stacked.split(sizes, 1)
-
-
-def _network(
-    predictor: MoleculePredictor, number: int, batch: MoleculeBatch, step: tuple[Tensor, Tensor],
-    target: int, atoms: Sequence[MoleculeAtoms],
-) -> Tensor:  # fmt: skip
-    """Return the share of some points of the path in the contribution of each atom, [n], to the
-    predictions of one network.
-
-    Args:
-        predictor: the model.
-        number: index of the network.
-        batch: a copy of the molecules for each point.
-        step: [c] points and [c] weights of the quadrature.
-        target: index of the target.
-        atoms: atoms of the molecules, without the copies.
-    """
-    places, weights = step
-    features = {"x": batch.x, "descriptors": batch.descriptors, "counts": batch.counts.float()}
-    moved = {
-        name: (values.unflatten(0, (len(places), -1)) * places[:, None, None])
-        .flatten(0, 1)
-        .requires_grad_()
-        for name, values in features.items()
-    }
-    with torch.enable_grad():
-        raw = predictor.networks[number](replace(batch, **moved))
-        partial = torch.autograd.grad(
-            predictor.in_units(raw)[:, target].sum(),
-            list(moved.values()), allow_unused=True, materialize_grads=True,
-        )  # fmt: skip
-    by_x, by_descriptor, by_count = (
-        torch.einsum("c,cnd->nd", weights, one.unflatten(0, (len(places), -1))) for one in partial
-    )
-    by_node = (by_x * batch.x[: len(by_x)]).double().sum(1)
-    nodes = by_node.split([one.node_count for one in atoms])
-    by_atom = [one.sum_nodes(some) for one, some in zip(atoms, nodes)]
-    return torch.cat(by_atom) + _shared(by_descriptor.double(), by_count.double(), atoms)
-
-
-def _shared(by_descriptor: Tensor, by_count: Tensor, atoms: Sequence[MoleculeAtoms]) -> Tensor:
-    """Multiply the derivative with respect to each descriptor, [k, d], by the atoms' shares of the
-    descriptor, and that with respect to each count, [k, c], by the atoms' shares of the
-    environments and pairs that are counted. Return the sums [n] for the n atoms of all k molecules.
-    """
-    shares = [torch.zeros(0).double()]
-    for one, row, counts in zip(atoms, by_descriptor, by_count):
-        share = one.shares @ row
-        columns = counts.chunk(2) if len(counts) else ()
-        for counted, column in zip((one.environments, one.pairs), columns):
-            which, atom = counted.members
-            each = column[counted.places] / which.bincount(minlength=len(counted.places))
-            share.index_add_(0, atom, each[which])
-        shares.append(share)
-    return torch.cat(shares)
-
-
-def _batches(inputs: MoleculeInputs) -> Iterator[tuple[int, int]]:
-    """Yield ranges of molecules that have at most BUDGET atoms together. A molecule with more
-    atoms is a batch of its own.
-    """
-    ptr = inputs.molecules.arrays.ptr.tolist()
-    begin = 0
-    for end in range(1, len(inputs) + 1):
-        if end == len(inputs) or ptr[end + 1] - ptr[begin] > BUDGET:
-            yield begin, end
-            begin = end
+    """Return the decrease of predictions [..., 1 + n] without each atom: [..., n]."""
+    return predictions[..., :1] - predictions[..., 1:]
 
 
 TOP = 0.2
@@ -305,7 +128,6 @@ class Explanation:
             its neighbour and has no entry.
         atoms: [n], the position of each atom in the SMILES, counted from 0 and including hydrogens
             that the SMILES writes as atoms; 0..n-1 without such hydrogens.
-        method: the method that computed the weights.
         target: index of the explained target.
         prediction: output of ``predict``: a number in the target's unit, or the predicted class.
         std: the standard deviation of this number, or of the explained probability.
@@ -322,14 +144,11 @@ class Explanation:
         transform: name of the target transform; ``"none"`` if there is none. With a transform, the
             value, error, weights, parts, spread and faithfulness are those of the transformed
             target.
-        baseline: the value for a molecule without atoms. The weights of ``"integrated_gradients"``
-            sum to the value minus the baseline. NaN for ``"masking"``.
     """
 
     smiles: str
     symbols: tuple[str, ...]
     atoms: tuple[int, ...]
-    method: str
     target: int
     prediction: float | str
     std: float
@@ -341,19 +160,17 @@ class Explanation:
     spread: Tensor
     faithfulness: Faithfulness
     transform: str = "none"
-    baseline: float = math.nan
 
 
 def explain(
-    predictor: MoleculePredictor, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
-    target: int = 0, complement: bool = False, seed: int = 0,
+    predictor: MoleculePredictor, inputs: MoleculeInputs, *, target: int = 0,
+    complement: bool = False, seed: int = 0,
 ) -> list[Explanation]:  # fmt: skip
     """Compute weights of the atoms of molecules, and test them by deleting atoms.
 
     Args:
         predictor: the model.
         inputs: k molecules.
-        method: one of :data:`gattn.apps.molecules.explain.METHODS`.
         target: index of the predictor's output.
         complement: whether to explain 1 minus the output, the probability of the first of two
             classes.
@@ -364,12 +181,12 @@ def explain(
         One explanation for each molecule.
 
     Raises:
-        ValueError: the method or the target does not exist.
+        ValueError: the target does not exist.
     """
     elements = batch_elements(min(len(inputs), PREDICTION_BATCH), predictor.settings)
     with limited_threads(elements, predictor.threads):
         atoms = atoms_of(inputs, add_h=predictor.settings.add_h)
-        results = attribute(predictor, inputs, method, target=target, atoms=atoms)
+        results = attribute(predictor, inputs, target=target, atoms=atoms)
         sign = 1.0
         if complement:
             sign, results = -1.0, [_complement(result) for result in results]
@@ -387,9 +204,9 @@ def explain(
     is_number = not predictor.task.is_class
     return [
         Explanation(
-            smiles=smiles, symbols=one.symbols, atoms=one.places, method=method, target=target,
+            smiles=smiles, symbols=one.symbols, atoms=one.places, target=target,
             prediction=prediction, std=std, transform=transform.name, value=float(mean),
-            explained="prediction", baseline=weighed.baseline,
+            explained="prediction",
             error=float(error if is_number else (mean * (1 - mean)).clamp(min=0).sqrt()),
             weights=weighed.weights, parts=weighed.parts, spread=_spread(weighed),
             faithfulness=_faithfulness(top, sign * masked.mean[places]),
@@ -403,15 +220,14 @@ def explain(
 
 
 def explain_model(
-    model: MoleculeEstimator, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
-    target: int = 0, label: str | None = None, seed: int = 0,
+    model: MoleculeEstimator, inputs: MoleculeInputs, *, target: int = 0,
+    label: str | None = None, seed: int = 0,
 ) -> list[Explanation]:  # fmt: skip
     """Explain the predictions of a model: numbers, or probabilities of a class.
 
     Args:
         model: the model.
         inputs: k molecules.
-        method: one of :data:`gattn.apps.molecules.explain.METHODS`.
         target: index of the target.
         label: the class whose probability is explained; None for the predicted class of each
             molecule.
@@ -421,8 +237,8 @@ def explain_model(
         One explanation for each molecule.
 
     Raises:
-        ValueError: the method, the target or the class does not exist, or the model reads reactions
-            or several molecules in a row.
+        ValueError: the target or the class does not exist, or the model reads reactions or several
+            molecules in a row.
     """
     if model.row_format.joined:
         raise ValueError(
@@ -435,7 +251,7 @@ def explain_model(
         if label is not None:
             raise ValueError(f"only a model of classes explains a class; got {label!r}")
         name = model.scale_of(target)
-        explanations = explain(model.predictor_, inputs, method, target=target, seed=seed)
+        explanations = explain(model.predictor_, inputs, target=target, seed=seed)
         return [replace(one, explained=name) for one in explanations]
     names = list(map(str, model.classes_by_target[target].tolist()))
     if label is not None and label not in names:
@@ -451,7 +267,7 @@ def explain_model(
         rows = [row for row, each in enumerate(chosen) if each == place]
         counts = model.class_counts
         explanations = explain(
-            model.predictor_, inputs[rows], method, seed=seed,
+            model.predictor_, inputs[rows], seed=seed,
             target=sum(counts[:target]) + place if counts else target,
             complement=not counts and place == 0,
         )  # fmt: skip
@@ -471,7 +287,7 @@ def class_probability(model: MoleculeEstimator, target: int, place: int) -> str:
 def _complement(attribution: Attribution) -> Attribution:
     """Convert the attribution of a probability to that of the complementary class."""
     parts = {name: -part for name, part in attribution.parts.items()}
-    return Attribution(-attribution.weights, parts, -attribution.members, 1 - attribution.baseline)
+    return Attribution(-attribution.weights, parts, -attribution.members)
 
 
 def _in_units(mean: Tensor, std: Tensor, transform: TargetTransform) -> tuple[float, float]:

@@ -78,20 +78,6 @@ class MoleculeAtoms:
         """
         return mask if self.owners is None else mask[:, self.owners]
 
-    def sum_nodes(self, weights: Tensor) -> Tensor:
-        """Add the weights of added hydrogens to the weights of their atoms: [..., nodes] to
-        [..., n].
-        """
-        if self.owners is None:
-            return weights
-        total = weights.new_zeros(*weights.shape[:-1], len(self.symbols))
-        return total.index_add_(-1, self.owners, weights)
-
-    @property
-    def node_count(self) -> int:
-        """Number of nodes of the graph, including added hydrogens."""
-        return len(self.symbols) if self.owners is None else len(self.owners)
-
 
 @dataclass(frozen=True, eq=False)
 class Masked:

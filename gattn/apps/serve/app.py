@@ -148,8 +148,8 @@ class Server:
             raise RequestError(422, str(error)) from error
         with self.queue.admitted():
             explained = await self.pool.call(
-                explain_molecule, self._position[run.name], input_row, request.method or "",
-                target, coverage_of(run.card, request.coverage),
+                explain_molecule, self._position[run.name], input_row, target,
+                coverage_of(run.card, request.coverage),
             )  # fmt: skip
         return run.answer(input_row.text.strip(), explained, target)
 

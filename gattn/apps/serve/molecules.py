@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gattn.apps.molecules.estimators import MoleculeEstimator, MoleculeRegressor
-from gattn.apps.molecules.explain import DEFAULT_METHOD, METHODS, Explanation, explain_model
+from gattn.apps.molecules.explain import Explanation, explain_model
 from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.pretrained import is_distributed
 from gattn.apps.molecules.runs.columns import SIMILARITY, prediction_columns, target_columns
@@ -77,7 +77,7 @@ class ServedMolecules(ServedRun):
         return {
             "task": model.task.name, "targets": model.targets_, "coverage": coverage_of(self.card),
             "smiles_columns": list(self.smiles_columns),
-            "methods": list(METHODS) if self.reads_smiles else [],
+            "reads_smiles": self.reads_smiles,
             "size": metrics.get("molecules", {}).get("train", 0),
         }  # fmt: skip
 
@@ -143,7 +143,7 @@ class ServedMolecules(ServedRun):
         drops = explanation.faithfulness
         return ExplainAnswer(
             model=self.name, target=self.model.targets_[target], unit=self.unit, smiles=text,
-            method=explanation.method, explained=explanation.explained,
+            explained=explanation.explained,
             values={**shown, SIMILARITY: similarity}, domain=domain,
             nearest=self._neighbours(explained.nearest, target),
             atoms=[Atom(atom=a, symbol=s, weight=w, spread=json_value(d)) for a, s, w, d in rows],
@@ -211,19 +211,18 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
 
 
 def explain_molecule(
-    model: MoleculeEstimator, input_row: InputRow, method: str, target: int, coverage: float
+    model: MoleculeEstimator, input_row: InputRow, target: int, coverage: float
 ) -> ExplainedMolecule:
     """Predict one row, and compute the weights of its atoms.
 
     Args:
         model: the model.
         input_row: the row.
-        method: a method of :data:`gattn.apps.molecules.explain.METHODS`; "" for the default.
         target: index of the target.
         coverage: coverage of the interval or label set.
 
     Raises:
-        RequestError: the row cannot be read, or the model has no such method (422).
+        RequestError: the row cannot be read (422).
     """
     row = predict_rows(model, [input_row], coverage)[0]
     if row.error:
@@ -231,11 +230,7 @@ def explain_molecule(
     inputs = model.featurise([input_row.text]).inputs
     best, similarities = model.predictor_.nearest(inputs, NEAREST)
     nearest = [(i, s) for i, s in zip(best[0].tolist(), similarities[0].tolist()) if s > 0]
-    method = method or DEFAULT_METHOD
-    try:
-        explanation = explain_model(model, inputs, method, target=target)[0]
-    except ValueError as error:
-        raise RequestError(422, str(error)) from error
+    (explanation,) = explain_model(model, inputs, target=target)
     pictures = None
     if len(explanation.symbols) <= DRAWN_ATOMS:
         scale, label = colour_scale([explanation]), label_of(explanation)
@@ -257,7 +252,7 @@ def first_call(model: MoleculeEstimator) -> None:
     if model.row_format.joined or row.values:
         predict_rows(model, [row], 0.9)
     else:
-        explain_molecule(model, row, "", 0, 0.9)
+        explain_molecule(model, row, 0, 0.9)
 
 
 def draw_plain(smiles: str, dark: bool) -> bytes:

@@ -67,8 +67,8 @@ class ModelDescription(_Answer):
     """Columns of a prediction."""
     smiles_columns: list[str] = []
     """Columns of SMILES that a CSV file must have by default, one for each molecule of a row."""
-    methods: list[str] = []
-    """Methods of POST /explain, best first; empty if it reads only tables."""
+    reads_smiles: bool = False
+    """Whether POST /explain reads it: its row is one molecule without further columns."""
     size: int
     """Number of molecules or rows of the training part, 0 if it is not known; number of all nodes
     or links.
@@ -124,8 +124,6 @@ class ExplainRequest(_Request):
     model: ModelName = None
     target: str | None = None
     """Name of the target; required if there are several."""
-    method: str | None = None
-    """Attribution method; the model's best one by default."""
     coverage: Coverage = None
 
 
@@ -185,9 +183,8 @@ class ExplainAnswer(_Answer):
     target: str
     unit: str
     smiles: str
-    method: str
     explained: str
-    """Quantity to which the weights of the atoms add: the target with its transform, or the
+    """Quantity that the weights of the atoms explain: the target with its transform, or the
     probability of a class.
     """
     values: dict[str, Value]

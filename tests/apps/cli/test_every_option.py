@@ -44,8 +44,8 @@ CALLS: dict[str, list[str]] = {
     ],
     "molecules explain": [
         "m table.csv --out explained --smiles smiles --workers 1 "
-        "--method masking --target y --pictures 1 --encoding utf-8",
-        "classes test.csv --out why --workers 1 --method masking --class c --pictures 1",
+        "--target y --pictures 1 --encoding utf-8",
+        "classes test.csv --out why --workers 1 --class c --pictures 1",
     ],
     "molecules evaluate": [
         "m new.csv --out evaluated --target y --target z --smiles smiles --workers 1 "

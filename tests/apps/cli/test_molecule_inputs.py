@@ -37,8 +37,7 @@ def test_descriptor_columns_are_trained_predicted_and_explained(gattn, tmp_path)
     fresh.write_text("smiles,T,pH,y\nCCCCCCCCCCCCCO,300,6,13\nCCCCCCCCCCCCCN,290,6,13\n")
     assert gattn("evaluate", run, fresh)[0] == 0
     why = tmp_path / "why"
-    options = ["--method", "masking", "--pictures", 0]
-    assert gattn("explain", run, new, "--out", why, *options)[0] == 0
+    assert gattn("explain", run, new, "--out", why, "--pictures", 0)[0] == 0
     assert read_rows(why / "atoms.csv")
 
 

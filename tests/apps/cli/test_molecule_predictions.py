@@ -88,26 +88,22 @@ def test_evaluation_leaves_out_training_molecules(folder, tmp_path, gattn):
 def test_explanations_are_written_as_tables_and_pictures(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles,Name\nCCCO,propanol\nbad(,\nCN,\n")
     table, out = ["explain", folder / "numbers", tmp_path / "in.csv", "--out"], tmp_path / "why"
-    code, output = gattn(*table, out, "--method", "masking", "--method", "integrated_gradients")
+    code, output = gattn(*table, out)
     assert code == 0, output
     assert "3 rows, 1 of them with an error" in output
-    methods = ("masking", "integrated_gradients")
-    pictures = {f"row{n}-{m}.{e}" for n in (0, 2) for m in methods for e in ("svg", "png")}
+    pictures = {f"row{n}.{e}" for n in (0, 2) for e in ("svg", "png")}
     tables = {"atoms.csv", "molecules.csv", "errors.csv"}
     assert {path.name for path in out.iterdir()} == tables | pictures
-    assert ">row 0: propanol<" in (out / "row0-masking.svg").read_text("utf-8")
-    assert ">row 2: CN<" in (out / "row2-masking.svg").read_text("utf-8")
+    assert ">row 0: propanol<" in (out / "row0.svg").read_text("utf-8")
+    assert ">row 2: CN<" in (out / "row2.svg").read_text("utf-8")
     atoms = pd.read_csv(out / "atoms.csv")
     assert atoms.row.tolist() == [0] * 4 + [2] * 2
     assert "".join(atoms.symbol) == "CCCOCN"
     assert [row["row"] for row in read_rows(out / "errors.csv")] == ["1"]
-    explained = MoleculeRegressor.load(folder / "numbers").explain(["CCCO"], method="masking")
-    assert np.allclose(atoms.masking[:4], explained[0].weights, atol=1e-6)
-    guess = [tmp_path / "new", "--method", "guess"], "method must be one of"
-    for options, word in (([out], "exists already"), guess):
-        code, output = gattn(*table, *options)
-        assert (code, word in output) == (2, True)
-    assert not (tmp_path / "new").exists()
+    explained = MoleculeRegressor.load(folder / "numbers").explain(["CCCO"])
+    assert np.allclose(atoms.weight[:4], explained[0].weights, atol=1e-6)
+    code, output = gattn(*table, out)
+    assert (code, "exists already" in output) == (2, True)
 
 
 def test_explanations_of_a_logarithm_name_their_scale(tmp_path, gattn):
@@ -121,7 +117,7 @@ def test_explanations_of_a_logarithm_name_their_scale(tmp_path, gattn):
     for command in (
         ("train", data, "--out", tmp_path / "run", *options),
         ("predict", tmp_path / "run", new, "--out", tmp_path / "out.csv"),
-        ("explain", tmp_path / "run", new, "--out", out, "--method", "masking"),
+        ("explain", tmp_path / "run", new, "--out", out),
     ):
         code, output = gattn(*command)
         assert code == 0, output
@@ -133,7 +129,7 @@ def test_explanations_of_a_logarithm_name_their_scale(tmp_path, gattn):
         exponent = np.log10(float(one["prediction"]))
         assert float(other["explained_value"]) == pytest.approx(exponent, abs=1e-4)
     assert {row["explained"] for row in read_rows(out / "atoms.csv")} == {"log10(IC50)"}
-    page = (out / "row0-masking.svg").read_text("utf-8")
+    page = (out / "row0.svg").read_text("utf-8")
     assert "weights and changes are in log10(IC50), which is" in page
     assert "contribution to log10(IC50)" in page
 

@@ -100,7 +100,7 @@ def test_a_run_of_three_classes_is_trained_predicted_and_explained(tmp_path):
     part.write_text("smiles,kind\nOCCOC,alcohol\nNCCNC,amine\n")
     measured = evaluate_table(out, part, workers=1)
     assert 0 <= measured["test"]["accuracy"] <= 1
-    options = {"label": "amine", "methods": ["masking"], "workers": 1}
+    options = {"label": "amine", "workers": 1}
     assert explain_table(out, part, tmp_path / "explained", **options).rows == 2
 
 

@@ -1,15 +1,12 @@
 """The networks: a molecule's prediction does not depend on the batch, and reads columns."""
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from gattn import explain_path
 from gattn.apps.fitting.tasks import TASKS
-from gattn.apps.molecules.explain import _gradients
 from gattn.apps.molecules.inputs import featurise
-from gattn.apps.molecules.masking import atoms_of
 from gattn.apps.molecules.members import MoleculeBatches
 from gattn.apps.molecules.network import (
     MoleculeColumns,
@@ -98,20 +95,3 @@ def test_restored_network_reads_the_same_columns():
     assert network.head[0].in_features == 5 * 16 + len(network.columns.mean)
     restored = MoleculePredictor.from_state(*model.state())
     assert torch.equal(restored.predict(new).mean, model.predict(new).mean)
-
-
-def test_contributions_of_atoms_sum_to_the_effect_of_descriptors_and_counts():
-    model, new = attention_model(), featurise(["CCCCO", "c1ccccc1CN"]).inputs
-    network: Any = model.networks[0]
-    # The head of this network reads the columns alone, and no value is clipped or below zero.
-    network.head[0].weight.data[:, : 5 * 16] = 0
-    network.head[0].bias.data += 10
-    network.columns.scale *= 100
-    batch = batch_inputs(new, counts=True)
-    none = replace(batch, descriptors=0 * batch.descriptors, counts=0 * batch.counts)
-    with torch.no_grad():
-        effect = (model.in_units(network(batch)) - model.in_units(network(none)))[:, 0]
-    weights = _gradients(model, new, 0, atoms_of(new))
-    assert effect.abs().max() > 0.05
-    for weight, change in zip(weights, effect, strict=True):
-        torch.testing.assert_close(weight.sum(), change.double(), rtol=1e-3, atol=1e-3)

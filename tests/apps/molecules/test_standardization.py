@@ -32,7 +32,7 @@ def test_a_salt_and_its_parent_have_one_prediction_if_the_rows_of_products_diffe
     assert std[0] == std[1] == std[2]
     vectors = model.embed(FORMS)
     assert (vectors == vectors[:1]).all()
-    first, *others = model.explain(FORMS, method="masking")
+    first, *others = model.explain(FORMS)
     for other in others:
         assert other.prediction == pytest.approx(first.prediction, rel=1e-6)
         np.testing.assert_allclose(sorted(other.weights), sorted(first.weights), atol=1e-6)
@@ -45,7 +45,7 @@ def test_a_saved_model_standardises_again(model, tmp_path):
     input_rows = [InputRow(smiles) for smiles in FORMS]
     rows = predict_rows(again, input_rows, 0.9)
     assert rows[0] == rows[1] == rows[2]
-    explained = [explain_molecule(again, one, "masking", 0, 0.9) for one in input_rows]
+    explained = [explain_molecule(again, one, 0, 0.9) for one in input_rows]
     assert explained[0].nearest == explained[1].nearest == explained[2].nearest
     assert explained[1].explanation.smiles == "CCCC(=O)O"
 

@@ -54,7 +54,7 @@ def test_a_model_of_log10_equals_a_model_of_the_logarithms(tmp_path):
     assert (log_low > 0).all()
     model.save(tmp_path)
     assert load_model(tmp_path)[0].scale_of(0) == "log10(y)"
-    explanation = model.explain(new[:1], method="masking")[0]
+    explanation = model.explain(new[:1])[0]
     assert explanation is not None
     assert explanation.prediction == pytest.approx(again[0], rel=1e-4)
     assert explanation.std == pytest.approx(error[0], rel=1e-4)

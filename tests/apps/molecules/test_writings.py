@@ -7,7 +7,7 @@ from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors
 
 from gattn.apps.fitting.tasks import TASKS
-from gattn.apps.molecules.explain import METHODS, explain
+from gattn.apps.molecules.explain import explain
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.predictor import MoleculePredictor
 from gattn.apps.molecules.rows import FitPart
@@ -63,13 +63,12 @@ def test_isomers_have_different_predictions(model):
         assert abs(mean[one] - mean[other]) > TOLERANCE * scale
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_explanations_do_not_depend_on_the_writing_of_the_smiles(model, method):
+def test_explanations_do_not_depend_on_the_writing_of_the_smiles(model):
     predictor, scale = model
     count = len(HABITS)
     groups = [writings(text, count, seed=1) for text in MOLECULES]
     texts = [writing.text for group in groups for writing in group]
-    explanations = explain(predictor, featurise(texts).inputs, method)
+    explanations = explain(predictor, featurise(texts).inputs)
     worst = []
     for start, group in zip(range(0, len(texts), count + 1), groups, strict=True):
         reference = explanations[start]
@@ -92,7 +91,7 @@ def test_explanations_do_not_depend_on_the_writing_of_the_smiles(model, method):
 def test_atoms_are_numbered_as_in_the_text(model):
     predictor, _ = model
     texts = ["[H]OC", "CO", "[2H]C([2H])([2H])O", "[H]/N=C(\\N)c1ccccc1"]
-    explanations = explain(predictor, featurise(texts).inputs, "masking")
+    explanations = explain(predictor, featurise(texts).inputs)
     atoms = [explanation.atoms for explanation in explanations]
     assert atoms == [(1, 2), (0, 1), (1, 4), tuple(range(1, 10))]
     symbols = [explanation.symbols for explanation in explanations[:3]]

@@ -275,7 +275,7 @@ def test_a_bad_request_is_refused_with_a_sentence(client):
     query = {"content": b"smiles\nC\n", "headers": {"content-type": "text/csv"}}
     for path in ("?encoding=none", "?coverage=2", "?smiles=no", "?model=none"):
         _is_refused(client.post(f"/predict{path}", **query))
-    faults = {"method": "x"}, {"target": "x"}, {"model": "classes", "method": "attention"}
+    faults = {"x": "x"}, {"target": "x"}
     for body in ({"smiles": "C" * 251}, {"smiles": ""}, *({"smiles": "C"} | one for one in faults)):
         _is_refused(client.post("/explain", json=body))
     for body in ({"name": "x"}, {"name": ""}, {"name": "n1", "model": "numbers"}):
@@ -473,7 +473,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=6,
 )
-FIELDS = st.sampled_from(["smiles", "model", "coverage", "target", "method", "name", "text"])
+FIELDS = st.sampled_from(["smiles", "model", "coverage", "target", "name", "text"])
 
 
 @settings(

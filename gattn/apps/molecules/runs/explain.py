@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gattn.apps.molecules.explain import METHODS, explain_model
+from gattn.apps.molecules.explain import explain_model
 from gattn.apps.molecules.loading import open_run
 from gattn.apps.molecules.row_format import name_after, name_column
 from gattn.apps.molecules.runs.predict import Counts
@@ -22,32 +22,29 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.explain import Explanation
 
 PICTURES = 100
-"""Maximum number of molecules to draw; each molecule adds two files per method."""
+"""Maximum number of molecules to draw; each molecule adds two files."""
 
 
 def write_explanations(
-    folder: Path, rows: Sequence[int],
-    explained: Mapping[str, Sequence[Explanation]], *,
+    folder: Path, rows: Sequence[int], explanations: Sequence[Explanation], *,
     titles: Sequence[str] | None = None, pictures: int = PICTURES,
 ) -> list[int]:  # fmt: skip
     """Write the weights of atoms to CSV tables, and draw them as pictures of molecules.
 
     ``atoms.csv`` has one line for each atom: ``row``, ``atom`` (its number in the SMILES from 0,
-    with hydrogens that are written as atoms), ``symbol``, and for each method its weight and
-    ``<method>_spread``, empty for a single network. ``molecules.csv`` has one line for each
-    molecule and method: the prediction, and the drops that measure how faithful the weights are.
-    ``row<row>-<method>.svg`` and ``.png`` are the pictures, which have one scale
-    (:func:`colour_scale`).
+    with hydrogens that are written as atoms), ``symbol``, ``weight`` and ``spread``, empty for a
+    single network. ``molecules.csv`` has one line for each molecule: the prediction, and the drops
+    that measure how faithful the weights are. ``row<row>.svg`` and ``.png`` are the pictures, which
+    have one scale (:func:`colour_scale`).
 
     ``prediction`` is the result of ``predict``, a number or a class. The weights, their spread and
     the drops are those of the quantity in the column ``explained``, for example ``log10(IC50)`` or
-    ``P(toxic = yes)``; ``explained_value`` is its prediction, and ``baseline`` its prediction for a
-    molecule without atoms, to which the weights of integrated gradients are relative.
+    ``P(toxic = yes)``; ``explained_value`` is its prediction.
 
     Args:
         folder: created if it is missing; files of these names are replaced.
         rows: k row numbers that identify the molecules.
-        explained: for each method the explanations of the same k molecules, in order.
+        explanations: the explanations of the k molecules, in order.
         titles: names of the k molecules, written above their pictures. By default, and for an
             empty name, the picture shows the SMILES.
         pictures: number of molecules to draw, from the first; the tables contain all.
@@ -59,19 +56,17 @@ def write_explanations(
         OSError: the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    write_rows(folder / "atoms.csv", _atom_lines(rows, explained))
-    write_rows(folder / "molecules.csv", _molecule_lines(rows, explained))
-    not_drawn: set[int] = set()
-    scale = colour_scale([one for each in explained.values() for one in each])
-    for method, explanations in explained.items():
-        for place, (row, one) in enumerate(zip(rows[:pictures], explanations)):
-            if len(one.symbols) > DRAWN_ATOMS:
-                not_drawn.add(row)
-            else:
-                title = (titles[place] if titles else "") or one.smiles
-                stem = folder / f"row{row}-{method}"
-                _draw(stem, one, scale, f"row {row}: {title}")
-    return sorted(not_drawn)
+    write_rows(folder / "atoms.csv", _atom_lines(rows, explanations))
+    write_rows(folder / "molecules.csv", _molecule_lines(rows, explanations))
+    not_drawn: list[int] = []
+    scale = colour_scale(explanations)
+    for place, (row, one) in enumerate(zip(rows[:pictures], explanations)):
+        if len(one.symbols) > DRAWN_ATOMS:
+            not_drawn.append(row)
+        else:
+            title = (titles[place] if titles else "") or one.smiles
+            _draw(folder / f"row{row}", one, scale, f"row {row}: {title}")
+    return not_drawn
 
 
 def describe(explanation: Explanation) -> list[str]:
@@ -103,7 +98,7 @@ def describe(explanation: Explanation) -> list[str]:
 
 def label_of(explanation: Explanation) -> str:
     """Return the legend for the atom weights of an explanation."""
-    return f"{explanation.method.replace('_', ' ')}: contribution to {explanation.explained}"
+    return f"contribution to {explanation.explained}"
 
 
 def colour_scale(explanations: Sequence[Explanation]) -> float:
@@ -131,34 +126,30 @@ def _draw(stem: Path, explanation: Explanation, scale: float, title: str) -> Non
 
 
 def _atom_lines(
-    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]]
+    rows: Sequence[int], explanations: Sequence[Explanation]
 ) -> Iterator[Sequence[object]]:
-    weights = [f"{method}{end}" for method in explained for end in ("", "_spread")]
-    yield ["row", "atom", "symbol", "explained", *weights]
-    for row, *of_row in zip(rows, *explained.values()):
-        first = of_row[0]
-        for atom, symbol in enumerate(first.symbols):
-            numbers = (float(v[atom]) for one in of_row for v in (one.weights, one.spread))
-            yield [row, first.atoms[atom], symbol, first.explained, *map(_number, numbers)]
+    yield ["row", "atom", "symbol", "explained", "weight", "spread"]
+    for row, one in zip(rows, explanations):
+        for atom, symbol in enumerate(one.symbols):
+            numbers = (float(values[atom]) for values in (one.weights, one.spread))
+            yield [row, one.atoms[atom], symbol, one.explained, *map(_number, numbers)]
 
 
 def _molecule_lines(
-    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]]
+    rows: Sequence[int], explanations: Sequence[Explanation]
 ) -> Iterator[Sequence[object]]:
     yield [
-        *("row", "smiles", "method", "prediction", "std", "explained", "explained_value"),
-        *("baseline", "top_atoms", "top_drop", "random_drop", "random_drop_std"),
+        *("row", "smiles", "prediction", "std", "explained", "explained_value"),
+        *("top_atoms", "top_drop", "random_drop", "random_drop_std"),
     ]
-    for row, *of_row in zip(rows, *explained.values()):
-        for one in of_row:
-            faithfulness, predicted = one.faithfulness, one.prediction
-            drops = (faithfulness.top, faithfulness.random, faithfulness.random_std)
-            atoms = " ".join(str(one.atoms[place]) for place in faithfulness.atoms)
-            if not isinstance(predicted, str):
-                predicted = with_precision(predicted, one.std, digits=9, error_digits=4)
-            scale = one.explained, _number(one.value), _number(one.baseline)
-            numbers = predicted, _number(one.std), *scale, atoms, *map(_number, drops)
-            yield [row, one.smiles, one.method, *numbers]
+    for row, one in zip(rows, explanations):
+        faithfulness, predicted = one.faithfulness, one.prediction
+        drops = (faithfulness.top, faithfulness.random, faithfulness.random_std)
+        atoms = " ".join(str(one.atoms[place]) for place in faithfulness.atoms)
+        if not isinstance(predicted, str):
+            predicted = with_precision(predicted, one.std, digits=9, error_digits=4)
+        numbers = predicted, _number(one.std), one.explained, _number(one.value)
+        yield [row, one.smiles, *numbers, atoms, *map(_number, drops)]
 
 
 def _number(value: float) -> str:
@@ -171,7 +162,6 @@ def explain_table(
     path: str | Path,
     out: str | Path,
     *,
-    methods: Sequence[str] = (),
     target: str | None = None,
     label: str | None = None,
     smiles: str | Sequence[str] | None = None,
@@ -188,7 +178,6 @@ def explain_table(
         path: the file.
         out: a new folder. :func:`gattn.apps.molecules.runs.explain.write_explanations` describes
             the files; ``errors.csv`` has the rows that could not be read.
-        methods: names from :data:`gattn.apps.molecules.explain.METHODS`; by default all.
         target: the name of the target; optional for a model of one target.
         label: for a model of classes, the class whose probability is explained; by default the
             predicted class of each molecule.
@@ -207,8 +196,8 @@ def explain_table(
     Raises:
         RunError: the folder does not contain a readable model.
         FileExistsError: ``out`` exists.
-        ValueError: the file or its column cannot be used, the method or target does not exist,
-            or the file has no valid molecule.
+        ValueError: the file or its column cannot be used, the target does not exist, or the file
+            has no valid molecule.
     """
     if pictures < 0:
         raise ValueError(f"pictures must be at least 0; got {pictures}")
@@ -222,17 +211,13 @@ def explain_table(
     if not len(parsed.inputs):
         raise ValueError(f"{path} has no molecules that can be read")
     errors = [row.problem or error for row, error in zip(rows, parsed.errors)]
-    explained = {
-        method: explain_model(estimator, parsed.inputs, method, target=target_index, label=label)
-        for method in dict.fromkeys(methods or METHODS)
-    }
+    explanations = explain_model(estimator, parsed.inputs, target=target_index, label=label)
     indices = parsed.row_index.tolist()
     titles = _titles(table, opened.smiles, rows, indices)
     with new_folder(out) as folder:
         not_drawn = write_explanations(
-            folder, indices, explained, titles=titles,
-            pictures=pictures,
-        )  # fmt: skip
+            folder, indices, explanations, titles=titles, pictures=pictures
+        )
         bad = [[i, texts[i], error] for i, error in enumerate(errors) if error]
         write_rows(folder / "errors.csv", [["row", "smiles", "error"], *bad])
     if len(indices) > pictures:

@@ -21,7 +21,7 @@ const targetOf = (model) => {
   const field = byId("models").querySelector(`[data-target="${CSS.escape(model.name)}"]`);
   return field ? field.value : model.targets[0];
 };
-const single = () => chosen("molecules").filter((model) => model.methods.length);  // others read tables only
+const single = () => chosen("molecules").filter((model) => model.reads_smiles);  // others read tables only
 
 /** Predict the lines of the field: explain one molecule, or predict several in a table. */
 function predict() {
@@ -72,7 +72,7 @@ const later = (run) => {
 };
 
 function describe(model) {
-  const rows = model.methods.length ? "molecules" : "rows";
+  const rows = model.reads_smiles ? "molecules" : "rows";
   const what = model.kind === "molecules" ? `training ${rows}` : model.kind;
   const scores = Object.entries(model.test).slice(0, 2).map(([name, value]) => `${model.metrics[name]} ${digits(value)}`);
   const size = model.size ? `${model.size.toLocaleString("en")} ${what}. ` : "";
@@ -152,7 +152,7 @@ async function start() {
   byId("models").replaceChildren(...models.map(modelItem));
   const molecules = models.filter((model) => model.kind === "molecules");
   byId("file-section").hidden = !molecules.length;
-  byId("molecule-section").hidden = !molecules.some((model) => model.methods.length);
+  byId("molecule-section").hidden = !molecules.some((model) => model.reads_smiles);
   byId("node-section").hidden = !models.some((model) => model.kind === "nodes");
   byId("link-section").hidden = !models.some((model) => model.kind === "links");
   recall();

@@ -87,7 +87,7 @@ function weightsFigure(answer) {
   const pictures = [answer.pictures.light, answer.pictures.dark].map(svgAddress);
   const {top, random} = answer.faithfulness;
   return make("figure", {class: "weights"}, themed(...pictures, alt),
-    make("figcaption", {}, `Contribution of each atom to ${answer.explained} (${answer.method.replaceAll("_", " ")}). ` +
+    make("figcaption", {}, `Contribution of each atom to ${answer.explained}. ` +
       `Deleting the strongest atoms changes it by ${digits(-top)}, random atoms by ${digits(-random)}.`));
 }
 
