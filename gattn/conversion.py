@@ -85,6 +85,9 @@ class ConversionReport:
     edge_by_edge: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
+        """Return a text with one line for each group of layers: replaced, edge by edge,
+        convertible, and not replaced.
+        """
         lines = [f"gattn runs {_layers(self.replaced)}{_listed(self.replaced)}"]
         if self.edge_by_edge:
             slow = _listed(self.edge_by_edge)

@@ -65,6 +65,9 @@ def parse_json(content: str | bytes) -> Any:
 
 
 def _as_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of a JSON object as a dictionary. Raises RepeatedKeyError for a key that
+    occurs twice.
+    """
     table: dict[str, Any] = {}
     for key, value in pairs:
         if key in table:
@@ -224,6 +227,9 @@ def table_writer(
 
     Yields:
         An object that writes one row.
+
+    Raises:
+        ValueError: for another ending of the path, or cells that cannot be a Parquet file.
     """
     check_table_ending(path)
     is_parquet = path.suffix.lower() == PARQUET
@@ -240,6 +246,9 @@ def table_writer(
 
 
 def _convert_to_parquet(text: Path, path: Path, texts: Sequence[str], separator: str) -> None:
+    """Write the rows of a CSV file to a Parquet file. Raises ValueError if pyarrow cannot read the
+    CSV file.
+    """
     import pyarrow
     import pyarrow.csv
     import pyarrow.parquet

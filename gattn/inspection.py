@@ -86,6 +86,7 @@ class PathReport:
         return tuple(record for record in self.records if record.reason)
 
     def __str__(self) -> str:
+        """Return the records as a table of text with one line for each layer."""
         if not self.records:
             return "no attention layer of gattn or PyG in this model"
         head = ("module", "layer", "operator", "backend", "path", "reason")
@@ -206,7 +207,10 @@ def _rank(path: str) -> int:
 def _dry_run(
     model: Module, layers: dict[str, Module], inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, list[PathEvent]]:
-    """Run the forward pass on tensors without memory; return the events of each layer."""
+    """Run the forward pass on tensors without memory; return the events of each layer. The state of
+    the model and of the random generators is restored. Raises RuntimeError if the model reads a
+    number from a tensor, which has no values here.
+    """
     calls: dict[str, list[PathEvent]] = {}
     running: list[str] = []
     mode = _DryMode(torch_internals.fake_mode())
@@ -245,6 +249,8 @@ def _hooked(
         events.clear()
 
     def begin(name: str) -> Callable[..., None]:
+        """Return a hook that stores the layer's name before its forward pass."""
+
         def hook(*_: Any) -> None:
             flush()
             running.append(name)

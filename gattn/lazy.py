@@ -60,6 +60,10 @@ def attach(
             names = ast.literal_eval(node.value)
 
     def load(name: str) -> object:
+        """Import a public name when it is first used, and store it in the package. Raises
+        AttributeError for an unknown name, and ImportError that names the extra if another package
+        is missing.
+        """
         if name not in modules:
             hint = f": {elsewhere[name]}" if name in elsewhere else ""
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")

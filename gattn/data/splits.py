@@ -308,7 +308,9 @@ def read_positions(path: str | os.PathLike[str]) -> dict[str, Any]:
 def split_from_positions(
     positions: Mapping[str, Any], path: str | os.PathLike[str], count: int
 ) -> Split:
-    """Check the indices that :func:`read_positions` returned, and return them as a split."""
+    """Check the indices that :func:`read_positions` returned, and return them as a split. Raises
+    ValueError for an index that is out of range, not an integer, or in two parts.
+    """
     seen: dict[int, str] = {}
     for part in PARTS:
         for position in positions[part]:
@@ -326,7 +328,9 @@ def split_from_positions(
 
 
 def cuts(count: int, fractions: tuple[float, float, float]) -> tuple[int, int]:
-    """Return the sizes of the training and validation parts, rounded to integers."""
+    """Return the sizes of the training and validation parts, rounded to integers. Raises ValueError
+    for a negative count, or fractions that do not add up to 1.
+    """
     if count < 0:
         raise ValueError(f"count must not be negative; got {count}")
     if len(fractions) != 3 or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-9:

@@ -181,6 +181,7 @@ class DistributedGraph(Graph):
         the local nodes.
 
         Rows of other processes are fetched from them. A tensor that is passed twice is sent once.
+        All processes must make the same calls. Raises ValueError for rows of another shape.
         """
         for part in rows:
             if part.dim() < 2 or part.shape[0] != self.num_src:
@@ -222,6 +223,9 @@ class DistributedGraph(Graph):
         )
 
     def __repr__(self) -> str:
+        """Return the process, the numbers of nodes, edges and fetched rows, and the
+        device as text.
+        """
         peers = self.halo.peers
         return (
             f"DistributedGraph(process {peers.rank} of {peers.size}, num_nodes={self.num_dst} of "

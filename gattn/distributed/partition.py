@@ -40,6 +40,9 @@ class Partition:
     order: Tensor | None = None
 
     def __post_init__(self) -> None:
+        """Raise ValueError unless the bounds ascend from 0 and the order has one entry for each
+        node.
+        """
         ascend = all(low <= high for low, high in itertools.pairwise(self.bounds))
         if len(self.bounds) < 2 or self.bounds[0] != 0 or not ascend:
             raise ValueError(
@@ -84,7 +87,9 @@ class Partition:
 
     @functools.cached_property
     def _global_ids(self) -> Tensor:
-        """Global id of each node, in the caller's numbering: [n] int64."""
+        """Global id of each node, in the caller's numbering: [n] int64. Raises ValueError unless
+        the order contains every node once.
+        """
         assert self.order is not None
         ids = torch.arange(self.num_nodes, device=self.order.device)
         if not torch.equal(self.order.sort().values, ids):

@@ -169,7 +169,8 @@ def _rendezvous() -> tuple[dist.Store, int, int]:
 
 def _separate_connection(store: dist.Store, timeout: float) -> dist.Store:
     """Open a second connection to the key-value store; its keys have a prefix for this attempt of
-    torchrun.
+    torchrun. Reads the environment variables that torchrun sets; without them, the prefix is added
+    to the store itself.
     """
     if "RANK" in os.environ:
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -180,6 +181,9 @@ def _separate_connection(store: dist.Store, timeout: float) -> dist.Store:
 
 
 def _device(backend: str) -> torch.device:
+    """Return the device of this process: the CPU, or for NCCL the GPU with the number of the
+    environment variable ``LOCAL_RANK``, which becomes the current device.
+    """
     if backend != "nccl":
         return torch.device("cpu")
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))

@@ -169,6 +169,9 @@ def _length(text: str, size: float, bold: bool) -> float:
 
 
 def _cut(text: str, size: float, max_width: float, bold: bool) -> str:
+    """Return the text, or its longest beginning with an ellipsis that is at most ``max_width``
+    pixels wide.
+    """
     if _length(text, size, bold) <= max_width * 1.001:
         return text
     while text and _length(f"{text}…", size, bold) > max_width:
@@ -178,7 +181,9 @@ def _cut(text: str, size: float, max_width: float, bold: bool) -> str:
 
 @functools.cache
 def _font(size: float, bold: bool) -> FreeTypeFont:
-    """Return the font DejaVu Sans in the given size; it is distributed with matplotlib."""
+    """Return the font DejaVu Sans in the given size; it is distributed with matplotlib. Raises
+    ImportError without matplotlib.
+    """
     try:
         from matplotlib.font_manager import FontProperties, findfont
     except ImportError as error:

@@ -108,6 +108,7 @@ def _place(
 
 
 def _spring(graph: networkx.Graph, members: list[int], distance: float) -> NDArray[np.float64]:
+    """Return the positions [k, 2] of the members by networkx's spring layout with seed 0."""
     import networkx
 
     spring = networkx.spring_layout(

@@ -99,6 +99,7 @@ def draw_matrix(
             raise ValueError(f"{name} must have {count} names; got {len(labels)}")
 
     def draw(panels: list[Axes], theme: Theme) -> None:
+        """Draw the matrix, its ticks and its colour bar on one panel."""
         from matplotlib.colors import LinearSegmentedColormap
 
         (axes,) = panels

@@ -149,7 +149,10 @@ def _array(weights: Weights) -> np.ndarray:
 
 
 def _checked(weights: Weights, molecule: Drawable, mol: Mol, signed: bool) -> np.ndarray:
-    """Check the weights; return them with zeros for hydrogen atoms without a weight."""
+    """Check the weights; return them with zeros for hydrogen atoms without a weight. Raises
+    ValueError for a wrong number of weights, for weights that are not finite, and for negative
+    weights if ``signed`` is False.
+    """
     values, count = _array(weights), mol.GetNumAtoms()
     atoms = plain_atoms(mol, molecule) if isinstance(molecule, str) else []
     if len(atoms) == len(values) < count:
@@ -166,7 +169,9 @@ def _checked(weights: Weights, molecule: Drawable, mol: Mol, signed: bool) -> np
 
 
 def _with_coordinates(molecule: Drawable) -> Mol:
-    """Return a copy of the molecule that has two-dimensional coordinates."""
+    """Return a copy of the molecule that has two-dimensional coordinates. Raises ValueError for a
+    SMILES that cannot be read, or a molecule with too many atoms.
+    """
     mol = parse_smiles(molecule, DRAWN_ATOMS) if isinstance(molecule, str) else molecule
     if mol.GetNumAtoms() > DRAWN_ATOMS:
         raise ValueError(f"at most {DRAWN_ATOMS} atoms can be drawn; got {mol.GetNumAtoms()}")
@@ -294,7 +299,9 @@ def _legend(
     canvas: Canvas, scale: float, label: Sequence[str], beyond: bool, halves: range, signed: bool,
     height: int,
 ) -> None:  # fmt: skip
-    """Draw the legend: the label, and discs for weights in steps of half the scale."""
+    """Draw the legend on the canvas: the label, and discs for weights in steps of half
+    the scale.
+    """
     middle, step = canvas.width / 2, min(58.0, canvas.width / 6)
     centre = (halves[0] + halves[-1]) / 2
     y = canvas.height - height + 16

@@ -206,6 +206,9 @@ def draw_network(
     marks = {look: text for look, text in marks.items() if text}
 
     def draw(panels: list[Axes], theme: Theme) -> None:
+        """Draw the edges, the nodes with their colours, rings and texts, and the legends on one
+        panel.
+        """
         from matplotlib.patheffects import withStroke
 
         (axes,) = panels
@@ -279,7 +282,9 @@ def _check_count(name: str, number: int | None) -> None:
 
 
 def _mask(name: str, values: Numbers | None, nodes: int) -> NDArray[np.bool_]:
-    """Return a mask [n] of the given nodes; if the argument is None, no node is selected."""
+    """Return a mask [n] of the given nodes; if the argument is None, no node is selected. Raises
+    ValueError for anything but one boolean per node.
+    """
     if values is None:
         return np.zeros(nodes, bool)
     mask = array(values)
@@ -310,7 +315,8 @@ def _top_texts(
 def _coloured(colour: Numbers, names: Sequence[str]) -> tuple[NDArray[np.float64], Sequence[str]]:
     """Return the index of each node's colour, and the names of the classes.
 
-    If the colours are texts, the classes are the different texts in sorted order.
+    If the colours are texts, the classes are the different texts in sorted order. Raises ValueError
+    if texts and names are passed together.
     """
     values = array(colour)
     if values.dtype.kind not in "UO":

@@ -64,6 +64,9 @@ def edge_features(
 
 
 def _number(value: Any, name: str, ends: list[Any]) -> float:
+    """Convert the attribute of an edge to a number. Raises ValueError if the edge has none, and
+    TypeError if it is no number.
+    """
     if value is None:
         raise ValueError(
             f"every edge must have {name!r} unless default is set; got none at edge {ends}"

@@ -121,8 +121,8 @@ def window_offsets(radii: Sequence[int]) -> list[tuple[int, ...]]:
 def _edges(
     shape: Sequence[int], neighbourhood: Neighbourhood, batch: int, device: Device
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the source, the destination and the offset of every edge, ordered by destination
-    and offset.
+    """Return the source, the destination and the offset of every edge, ordered by destination and
+    offset. Raises TypeError or ValueError for an invalid shape, batch or neighbourhood.
     """
     _check_axes("shape", shape)
     check_count("batch", batch)
@@ -146,7 +146,8 @@ def _edges(
 
 def _offsets(axes: int, neighbourhood: Neighbourhood) -> list[tuple[int, ...]]:
     """Convert a radius to a list of offsets, or check a sequence of offsets and return it as a
-    list.
+    list. Raises TypeError for anything else, and ValueError if there is none or one has another
+    number of axes.
     """
     if isinstance(neighbourhood, int):
         return window_offsets([neighbourhood] * axes)

@@ -50,7 +50,10 @@ def pooling_graph(index: Tensor, num_queries: int = 1, num_graphs: int | None = 
 
 
 def check_index(index: Tensor, num_graphs: int | None) -> int:
-    """Check the tensor that contains the graph of each node, and return the number of graphs."""
+    """Check the tensor that contains the graph of each node, and return the number of graphs.
+    Raises TypeError unless it is an integer tensor, and ValueError for a wrong shape, an index out
+    of range, or under torch.export without num_graphs. The range is read from the device.
+    """
     if num_graphs is not None:
         check_count("num_graphs", num_graphs)
     if not isinstance(index, Tensor) or index.dtype not in (torch.int32, torch.int64):

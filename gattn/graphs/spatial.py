@@ -112,7 +112,10 @@ def radius(
 
 
 def _trees(position: Tensor, index: Tensor | None) -> list[tuple[Tensor, Any]]:
-    """Return the indices of the points in each point cloud, and its k-d tree."""
+    """Return the indices of the points in each point cloud, and its k-d tree. Raises ImportError
+    without SciPy, TypeError for anything but tensors, and ValueError for a wrong shape or positions
+    that are not finite.
+    """
     try:
         from scipy.spatial import KDTree
     except ImportError as error:

@@ -19,6 +19,7 @@ class PyGModel(pyg_internals.Twin):
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
+        """Raise ValueError for negative widths, and for a dropout that is not a probability."""
         widths = {k: arguments[k] for k in ("in_channels", "edge_dim") if k in arguments}
         check_at_least(0, **widths)
         for name, value in arguments.items():

@@ -90,6 +90,10 @@ class AttentiveFP(pyg.AttentiveFP, PyGModel):
 
         Returns:
             One row per molecule, [g, out_channels].
+
+        Raises:
+            ValueError: if an input has a wrong shape.
+            TypeError: if x does not have the dtype of the model.
         """
         check_input("x", x, self.in_channels, self.lin1)
         x = F.leaky_relu(self.lin1(x))

@@ -110,8 +110,9 @@ def _run(
     file: Path | None,
     out: Tensor | np.ndarray | None,
 ) -> Tensor:
-    """Compute one layer for all nodes, [n, c], and write the result to ``out``, a file or an
-    array.
+    """Compute one layer for all nodes, [n, c], and write the result to ``out``, a file or an array.
+    Raises ValueError if a layer returns another number of rows, or if ``out`` has another shape or
+    dtype.
     """
     target = torch.from_numpy(out) if isinstance(out, np.ndarray) else out
     for start, stop in _ranges(graph, batch_edges):
@@ -171,7 +172,9 @@ def _array(shape: tuple[int, int], like: Tensor, file: Path | None) -> Tensor:
 
 
 def _layers(model: BasicGNN | Sequence[Layer]) -> Sequence[Layer]:
-    """Return the layers of a model as a list of functions."""
+    """Return the layers of a model as a list of functions. Raises TypeError for a model of another
+    class, and ValueError for one in training mode or with settings that need all nodes at once.
+    """
     layer_types = GATConv, GATv2Conv
     if isinstance(model, BasicGNN) and all(isinstance(conv, layer_types) for conv in model.convs):
         _check_model(model)
@@ -193,6 +196,9 @@ def _layer(model: BasicGNN, number: int) -> Layer:
     norm: Any = model.norms[number]
 
     def layer(x: tuple[Tensor, Tensor], graph: Graph, edge_attr: Tensor | None = None) -> Tensor:
+        """Compute one layer of the model with its activation and normalisation for a range of
+        nodes; the last layer also applies the output layer, if there is one.
+        """
         h, last = conv(x, graph, edge_attr=edge_attr), number == model.num_layers - 1
         if not last or model.jk_mode is not None:
             steps = (model.act, norm) if model.act_first else (norm, model.act)
@@ -204,6 +210,9 @@ def _layer(model: BasicGNN, number: int) -> Layer:
 
 
 def _check_model(model: BasicGNN) -> None:
+    """Raise ValueError unless the model is in evaluation mode and its layers can be computed one
+    after the other for a range of nodes.
+    """
     if model.training:
         raise ValueError("model must be in evaluation mode, model.eval(); got training mode")
     if model.jk_mode not in (None, "last"):
@@ -230,7 +239,9 @@ def _check(
     batch_edges: int,
     out: Tensor | np.ndarray | None,
 ) -> None:
-    """Check the inputs of a layer-wise prediction, and that it can be written to ``out``."""
+    """Check the inputs of a layer-wise prediction, and that it can be written to ``out``. Raises
+    TypeError or ValueError for the first that does not fit.
+    """
     check_graph("graph", graph)
     check_count("batch_edges", batch_edges, 1)
     _check_rows("x", x, graph.num_src, (2,))

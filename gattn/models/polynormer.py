@@ -74,6 +74,9 @@ class Polynormer(pyg.Polynormer, PyGModel):
     """
 
     def _complete(self, arguments: dict[str, Any]) -> None:
+        """Replace the attention layers of PyG's model in place by gattn's, with the same
+        parameters.
+        """
         for layer, conv in enumerate(self.local_convs):
             if isinstance(conv, pyg.GATConv):
                 self.local_convs[layer] = retyped(conv, GATConv)
@@ -99,6 +102,10 @@ class Polynormer(pyg.Polynormer, PyGModel):
 
         Returns:
             Log-probabilities, [n, out_channels].
+
+        Raises:
+            ValueError: if an input has a wrong shape.
+            TypeError: if x does not have the dtype of the model.
         """
         check_input_of("x", x, self.lin_in)
         local = self._attend_locally(x, graph_among(edge_index, x))

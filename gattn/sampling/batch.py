@@ -214,6 +214,9 @@ def _total(parts: Iterable[Tensor]) -> int:
 
 
 def _join(parts: list[Tensor], dim: int = 0) -> Tensor:
+    """Concatenate tensors along a dimension, in memory of the CPU kernels; a single tensor is
+    returned itself.
+    """
     if len(parts) == 1:
         return parts[0]
     shape = list(parts[0].shape)

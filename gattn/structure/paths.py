@@ -140,7 +140,8 @@ class _Level(NamedTuple):
 
 def _pairs(edges: Any, over: Graph, max_length: int) -> tuple[Graph, Tensor, Tensor]:
     """Return ``edges`` as a graph, the distinct (source, destination) pairs of ``over`` as integer
-    codes, and for each edge of ``over`` the index of its pair.
+    codes, and for each edge of ``over`` the index of its pair. Raises TypeError or ValueError if an
+    argument is invalid.
     """
     check_count("max_length", max_length)
     check_graph("over", over)
@@ -187,6 +188,9 @@ def _one_step(code: Tensor, graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _check_features(graph: Graph, edge_attr: Tensor) -> None:
+    """Raise TypeError unless the edge features are floating-point numbers, and ValueError unless
+    they are [e, d].
+    """
     if not edge_attr.is_floating_point():
         raise TypeError(f"edge_attr must contain floating-point numbers; got {edge_attr.dtype}")
     if edge_attr.dim() != 2 or len(edge_attr) != graph.num_edges:

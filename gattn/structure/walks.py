@@ -124,8 +124,9 @@ def walk_probabilities(
 
 
 def _one_step(graph: Graph, edge_weight: Tensor | None) -> Tensor:
-    """Return the sparse transition matrix P, [n, n]. Row i contains the probabilities of the
-    steps from node i.
+    """Return the sparse transition matrix P, [n, n]. Row i contains the probabilities of the steps
+    from node i. A node without edges has a row of zeros. Raises ValueError for a bipartite graph,
+    and for weights that are negative or not [e].
     """
     if graph.num_src != graph.num_dst:
         raise ValueError(

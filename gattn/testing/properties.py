@@ -45,6 +45,9 @@ class WorstCase:
         return self.error <= self.tolerance
 
     def __str__(self) -> str:
+        """Return the rule, the graph with the largest error, the error and the
+        tolerance as text.
+        """
         num_src, num_dst = self.case.size
         return (
             f"{self.rule} {'holds' if self.holds else 'is broken'} on {self.case.name!r} "
@@ -319,6 +322,9 @@ class _Worst:
         self.worst: WorstCase | None = None
 
     def run(self, case: AwkwardGraph, function: Callable[..., Tensor], *args: Any) -> Tensor:
+        """Call a function without gradients and return its output. Raises AssertionError if it
+        raises an exception or does not return a tensor.
+        """
         try:
             with torch.no_grad():
                 out = function(*args)
@@ -341,6 +347,9 @@ class _Worst:
             self.worst = WorstCase(self.rule, case, error, self.tolerance, detail)
 
     def conclude(self) -> WorstCase:
+        """Return the graph with the largest error. Raises AssertionError if its error is above the
+        tolerance, and ValueError if no graph was compared.
+        """
         if self.worst is None:
             raise ValueError("cases must contain at least one graph; got none")
         if not self.worst.holds:
@@ -371,6 +380,9 @@ def _prepare(layer: Callable[..., Tensor], dtype: torch.dtype) -> Callable[..., 
 def _cases(
     cases: Iterable[AwkwardGraph] | None, in_channels: int | tuple[int, int]
 ) -> list[AwkwardGraph]:
+    """Return the caller's graphs or, for None, the edge-case graphs and random graphs that fit to a
+    layer with one or two kinds of nodes.
+    """
     if cases is not None:
         return list(cases)
     bipartite = not isinstance(in_channels, int)
@@ -385,7 +397,10 @@ def _features(
     dtype: torch.dtype,
     generator: torch.Generator,
 ) -> tuple[Any, Tensor | None]:
-    """Draw random features x and edge_attr for a case. For a bipartite layer, x is a pair."""
+    """Draw random features x and edge_attr for a case. For a bipartite layer, x is a pair. They
+    come from ``generator``. Without ``edge_dim``, edge_attr is None. Raises ValueError if the case
+    is bipartite and the layer is not.
+    """
 
     def draw(*shape: int) -> Tensor:
         values = torch.randn(*shape, generator=generator, dtype=torch.float64)
@@ -402,6 +417,9 @@ def _features(
 def _call_layer(
     layer: Callable[..., Tensor], x: Any, case: AwkwardGraph, edge_attr: Tensor | None, batch: bool
 ) -> Tensor:
+    """Call the layer on a case, with edge features if there are any, and with the graph of each
+    node if ``batch`` is True.
+    """
     options: dict[str, Any] = {} if edge_attr is None else {"edge_attr": edge_attr}
     if batch:
         options["batch"] = case.index

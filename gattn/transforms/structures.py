@@ -58,7 +58,10 @@ class AddShortestPaths(BaseTransform):
         self.features = features
 
     def forward(self, data: Any) -> Any:
-        """Store the attributes in a graph and return the graph."""
+        """Store the attributes in a graph and return the graph. Raises TypeError unless it is a
+        homogeneous ``Data``, and ValueError if it has no edges, or no edge features although
+        ``features`` is True.
+        """
         nodes, edges = edges_of(data)
         over = graphs.complete([nodes], device=edges.device)
         if self.features:
@@ -141,7 +144,9 @@ class AddRelativeRandomWalkPE(BaseTransform):
 
 
 def edges_of(data: Any) -> tuple[int, Tensor]:
-    """Check that data is a homogeneous graph; return its number of nodes and its edge_index."""
+    """Check that data is a homogeneous graph; return its number of nodes and its edge_index. Raises
+    TypeError for another class, and ValueError if one of them is missing.
+    """
     if not isinstance(data, Data):
         raise TypeError(f"data must be a homogeneous torch_geometric Data; got {type(data)}")
     nodes, edges = data.num_nodes, data.edge_index

@@ -86,6 +86,9 @@ def _folder(dataset: DatasetRecord, root: Path) -> Path:
 
 
 def _package_folder(dataset: DatasetRecord) -> Path:
+    """Return the folder of a data set that another Python package contains. Raises
+    FileNotFoundError if the package is not installed.
+    """
     spec = importlib.util.find_spec(dataset.package)
     if spec is None or not spec.submodule_search_locations:
         raise FileNotFoundError(
@@ -96,6 +99,7 @@ def _package_folder(dataset: DatasetRecord) -> Path:
 
 
 def _missing(dataset: DatasetRecord, path: Path) -> str:
+    """Return the error message for a missing file: how to install or download the data set."""
     if dataset.package:
         return (
             f"{path} is missing: this build of {dataset.package} comes without its "
@@ -106,6 +110,9 @@ def _missing(dataset: DatasetRecord, path: Path) -> str:
 
 
 def _by_hand(dataset: DatasetRecord) -> str:
+    """Return the sentence that explains how to provide the files of a data set without
+    a network.
+    """
     names = ", ".join(file.name for file in dataset.files)
     return (
         f"Without a network: put the raw files of {dataset.name!r} ({names}) into the folder "
@@ -115,6 +122,7 @@ def _by_hand(dataset: DatasetRecord) -> str:
 
 
 def _verify(path: Path, file: DataFile) -> None:
+    """Raise ValueError unless the file has the registered SHA-256."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if digest != file.sha256:
         raise ValueError(
@@ -124,7 +132,9 @@ def _verify(path: Path, file: DataFile) -> None:
 
 
 def _download(url: str, path: Path, file: DataFile) -> None:
-    """Download one file to a temporary name, verify it, and then move it to ``path``."""
+    """Download one file to a temporary name, verify it, and then move it to ``path``. Raises
+    OSError if the download fails, and ValueError if the file is not the registered one.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as temporary:
         temporary.write_bytes(_read_url(url, file.bytes))
@@ -138,8 +148,8 @@ def _download(url: str, path: Path, file: DataFile) -> None:
 
 
 def _read_url(url: str, size: int) -> bytes:
-    """Read at most ``size + 1`` bytes from a URL, so that a wrong response cannot fill the
-    memory.
+    """Read at most ``size + 1`` bytes from a URL, so that a wrong response cannot fill the memory.
+    Raises OSError if the URL cannot be read.
     """
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:

@@ -102,7 +102,7 @@ def _registry() -> dict[str, DatasetRecord]:
 
 def _registry_text() -> str:
     """Read ``registry.toml`` from the installed package; if it is not there, read it from the
-    source tree.
+    source tree. Raises FileNotFoundError if it is in neither.
     """
     packaged = resources.files("gattn.data.datasets").joinpath("registry.toml")
     if packaged.is_file():
@@ -116,6 +116,9 @@ def _registry_text() -> str:
 
 
 def _record(name: str, table: dict[str, Any]) -> DatasetRecord:
+    """Convert an entry of the registry to a record. Raises ValueError for an unknown field, and
+    TypeError for a missing one.
+    """
     table = dict(table, name=name)
     unknown = set(table) - {field.name for field in fields(DatasetRecord)}
     if unknown:

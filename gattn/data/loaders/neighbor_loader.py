@@ -182,6 +182,9 @@ def _with_mask(data: Data | HeteroData, input_nodes: Any) -> Any:
 
 
 def _checked_mask(nodes: Any, count: int) -> Any:
+    """Return a boolean mask of seeds as a tensor; anything else is returned unchanged. Raises
+    ValueError if the mask does not have an entry for each node.
+    """
     if nodes is None or (mask := torch.as_tensor(nodes)).dtype != torch.bool:
         return nodes
     if mask.shape != (count,):

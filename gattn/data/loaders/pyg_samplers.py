@@ -81,7 +81,10 @@ def pyg_sampler(
     *,
     replace: bool,
 ) -> PyGSampler:
-    """Create a sampler from the edges of ``data``, or from ``graph`` if it is not None."""
+    """Create a sampler from the edges of ``data``, or from ``graph`` if it is not None. Raises
+    TypeError for data of another class, or if graph or num_neighbors does not fit to the number of
+    edge types, and ValueError if the graph has other nodes than the data.
+    """
     if isinstance(data, HeteroData):
         graphs = graph if graph is not None else _typed_graphs(data)
         if not isinstance(graphs, Mapping):
@@ -113,7 +116,7 @@ def add_sample(batch: Any, sample: Sample | TypedSample) -> None:
 
 def _graph(store: Any, size: tuple[int, int]) -> Graph:
     """Return the graph of ``edge_index`` or ``adj_t`` in a PyG storage. It is built once per
-    tensor.
+    tensor. Raises ValueError if there is neither, or if the adjacency is a sparse tensor of torch.
     """
     if isinstance(store.get("adj_t"), Tensor):
         raise ValueError(
@@ -128,6 +131,7 @@ def _graph(store: Any, size: tuple[int, int]) -> Graph:
 
 
 def _typed_graphs(data: HeteroData) -> dict[EdgeType, Graph]:
+    """Return the graph of each edge type. Raises ValueError as :func:`_graph`."""
     count = {node_type: int(data[node_type].num_nodes or 0) for node_type in data.node_types}
     return {
         (source, name, destination): _graph(store, (count[source], count[destination]))

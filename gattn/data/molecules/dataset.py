@@ -93,6 +93,7 @@ class Molecules(Dataset["Data"]):
         return len(self.smiles)
 
     def __repr__(self) -> str:
+        """Return the numbers of molecules, atoms, bonds, targets and bad rows as text."""
         atoms, bonds = len(self.arrays.x), len(self.arrays.edge_attr) // 2
         few = ", ".join([*self.targets[:3], *["..."] * (len(self.targets) > 3)])
         few = f" ({few})" if few else ""
@@ -159,7 +160,10 @@ class Molecules(Dataset["Data"]):
 
 
 def indices_of(index: int | Positions, count: int) -> Tensor:
-    """Convert a slice, list, mask or integer to nonnegative indices: int64 [k], or a scalar."""
+    """Convert a slice, list, mask or integer to nonnegative indices: int64 [k], or a scalar. Raises
+    TypeError for indices that are not integers or not one-dimensional, and IndexError for an index
+    out of range or a mask of another length.
+    """
     if isinstance(index, slice):
         return torch.tensor(range(count)[index], dtype=torch.int64)
     if isinstance(index, str) or not (hasattr(index, "__index__") or hasattr(index, "__len__")):

@@ -202,6 +202,9 @@ def _atom_terms() -> AtomMemory:
     donor = MolFromSmarts(DONOR)
 
     def terms(molecule: Mol) -> list[tuple[float, ...]]:
+        """Return, for each atom, its Crippen contributions to logP and to the molar refractivity,
+        its surface area, and 1.0 if it is a donor of hydrogen bonds.
+        """
         surface, _ = rd._CalcLabuteASAContribs(molecule)
         crippen = rd._CalcCrippenContribs(molecule)
         donors = set(molecule.GetSubstructMatches(donor, maxMatches=molecule.GetNumAtoms()))

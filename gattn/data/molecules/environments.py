@@ -96,7 +96,8 @@ class AtomMemory:
         self._rows_by_key: dict[int, Sequence[float]] = {}
 
     def rows(self, keys: np.ndarray, molecules: Sequence[Mol], sizes: np.ndarray) -> np.ndarray:
-        """Return the function's value for every atom, from the cache or newly computed.
+        """Return the function's value for every atom, from the cache or newly computed. New values
+        are added to the cache; a full cache is emptied before.
 
         Args:
             keys: [n], the result of :func:`environments`.

@@ -117,7 +117,8 @@ def tanimoto_ridges(
     sets.
 
     With ``weights`` [n], the ridge of each molecule is divided by its weight, and the mean of y is
-    weighted.
+    weighted. Raises ValueError, at the first prediction, unless ``ridge`` is above 0 and y has one
+    value for each of one or more training molecules.
     """
     if not ridge > 0:
         raise ValueError(f"ridge must be above 0; got {ridge}")

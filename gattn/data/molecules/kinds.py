@@ -97,6 +97,7 @@ class Table(Generic[Described, Kind]):
 
 
 def _atom_kind(labelled: tuple[Atom, str]) -> AtomKind:
+    """Return the kind of an atom; its CIP label is not part of it."""
     atom, _ = labelled
     return AtomKind(
         atom.GetAtomicNum(),

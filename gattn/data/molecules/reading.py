@@ -90,7 +90,9 @@ def read_smiles(
 
 
 def _values(row: object, place: int) -> tuple[float, ...]:
-    """Convert one target, or a row of targets, to numbers. None becomes NaN."""
+    """Convert one target, or a row of targets, to numbers. None becomes NaN. Raises ValueError for
+    a cell that is no number.
+    """
     cells = row if isinstance(row, Iterable) and not _is_scalar(row) else (row,)
     try:
         return tuple(math.nan if cell is None else float(cell) for cell in cells)  # pyright: ignore[reportArgumentType]
@@ -191,6 +193,10 @@ def _featurise(
     max_atoms: int,
     source: str,
 ) -> Molecules:
+    """Convert rows of SMILES and targets to molecules; y is float32 [k, targets]. A row that cannot
+    be read is reported in ``bad``. With ``on_error="raise"``, such rows raise MoleculeError. Raises
+    ValueError for invalid options.
+    """
     _check_options(on_error, max_atoms)
     builder = MoleculeBuilder()
     values: list[tuple[float, ...]] = []

@@ -96,7 +96,9 @@ def butina_split(
 
 
 def _bits(smiles: Sequence[str]) -> Tensor:
-    """Return the Morgan bits of the molecules, [n, 2048] float32."""
+    """Return the Morgan bits of the molecules, [n, 2048] float32. Raises ValueError if there are
+    too many to compare all pairs.
+    """
     if len(smiles) > MOST_COMPARED:
         raise ValueError(
             f"a split by similarity compares every pair of at most {MOST_COMPARED:,} molecules; "

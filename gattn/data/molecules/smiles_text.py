@@ -125,7 +125,9 @@ def _any_atom(atom: Atom) -> bool:
 
 
 def _extension(rest: str) -> tuple[str, str]:
-    """Split the text after a SMILES into a CXSMILES extension ("" if none) and a name."""
+    """Split the text after a SMILES into a CXSMILES extension ("" if none) and a name. Raises
+    ValueError if the extension has no end.
+    """
     if not rest.startswith("|"):
         return "", rest
     end = rest.find("|", 1)
@@ -150,6 +152,7 @@ def _check_name(smiles: str, word: str, parse: Parse) -> None:
 
 
 def _lines(text: str) -> str:
+    """Return the reason why a SMILES text of several lines is not valid."""
     if re.search(r"^M  END|V[23]000", text, re.MULTILINE):
         return "not valid SMILES: it looks like a molfile"
     lines = text.splitlines()

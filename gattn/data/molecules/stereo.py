@@ -189,6 +189,9 @@ def _relative_groups(molecule: Mol) -> list[StereoGroup]:
 
 
 def _remembered(molecule: Mol) -> Configurations:
+    """Return the configurations of atoms and bonds that are stored as properties of the
+    molecule.
+    """
     from rdkit.Chem.rdqueries import HasPropQueryAtom
 
     atoms = molecule.GetAtomsMatchingQuery(HasPropQueryAtom(_REMEMBERED))
@@ -230,7 +233,9 @@ def _labels(
 
 
 def _canonically(molecule: Mol, atoms: list[int], bonds: list[int]) -> Configurations:
-    """Compute the CIP labels after the atoms were reordered as in the canonical SMILES."""
+    """Compute the CIP labels after the atoms were reordered as in the canonical SMILES. Raises
+    RuntimeError if RDKit cannot read the SMILES that it wrote.
+    """
     from rdkit import Chem
 
     text = Chem.MolToSmiles(molecule)
