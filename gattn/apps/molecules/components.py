@@ -149,6 +149,9 @@ class Components(NetworkPredictor):
     """
 
     def _restore_others(self, tensors: dict[str, Tensor]) -> None:
+        """Set the Gaussian process and the forest from their tensors, None without tensors, and the
+        names of the components.
+        """
         kernel = remove_prefix("gp.", tensors)
         # In classification, predict does not need the variance of the Gaussian process.
         variance = not self.task.is_class

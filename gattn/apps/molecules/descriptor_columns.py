@@ -73,6 +73,9 @@ class JoinedTables(Table):
         return islice(self._rows(), start, None)
 
     def _rows(self) -> Iterator[TableRow]:
+        """Yield the rows of each table after those of the tables before it, with their cells in the
+        order of the joined columns and with the line and the name of their file.
+        """
         for table, part in zip(self.tables, self.parts):
             others = self.columns[len(table.smiles) :]
             places = list(map(table.place, (*table.smiles, *others)))

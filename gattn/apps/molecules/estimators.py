@@ -289,7 +289,7 @@ class MoleculeEstimator(SmilesEstimator):
         weights: Tensor,
     ) -> rows.LabelledMolecules:
         """Parse molecules, and return those with a label, with their descriptors, labels and
-        weights.
+        weights. Raises MoleculeError if a SMILES cannot be parsed and ``on_error`` is "raise".
         """
         labels = torch.from_numpy(self._encode(table))
         parsed = self.featurise(texts, values)
@@ -326,7 +326,7 @@ class MoleculeEstimator(SmilesEstimator):
         self, smiles: Rows, choose: Callable[[Prediction], tuple[Tensor, ...]]
     ) -> list[Tensor]:
         """Return tensors [k, ...] that are computed from a prediction, for n rows: [n, ...] each;
-        NaN for a SMILES that cannot be parsed.
+        NaN for a SMILES that cannot be parsed. Raises NotFittedError before :meth:`fit`.
         """
         self.check_fitted()
         texts, values = self._rows(smiles)
@@ -338,7 +338,8 @@ class MoleculeEstimator(SmilesEstimator):
         self, metric: Callable[..., float], smiles: Rows, y: Any, sample_weight: np.ndarray | None
     ) -> float:
         """Return a metric as its mean over the targets. It is computed on the valid SMILES that
-        have a label.
+        have a label. The result is NaN if no target has two such rows. Raises NotFittedError before
+        :meth:`fit`.
         """
         self.check_fitted()
         guess = self._decide(self._predict(smiles)[0])
@@ -358,7 +359,9 @@ class MoleculeEstimator(SmilesEstimator):
         return values[:, 0] if self.single_target_ else values
 
     def place_of(self, target: str | None) -> int:
-        """Return the index of a target, given its name. None stands for the only target."""
+        """Return the index of a target, given its name. None stands for the only target. Raises
+        ValueError if there is no such target, or for None if there are several.
+        """
         names = self.targets_
         if target is None and len(names) == 1:
             return 0
@@ -379,6 +382,7 @@ class MoleculeEstimator(SmilesEstimator):
         return name if transform == "none" else f"{transform}({name})"
 
     def _extra_state(self) -> dict[str, Any]:
+        """Return the values of the model card that :meth:`_load_state` reads."""
         return {
             **super()._extra_state(),
             "single_target": self.single_target_,
@@ -387,6 +391,7 @@ class MoleculeEstimator(SmilesEstimator):
         }
 
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
+        """Set the fitted attributes from the tensors and the model card of a saved model."""
         super()._load_state(tensors, card)
         self.single_target_ = card["single_target"]
         self.descriptors_columns_ = list(card["descriptors_columns"])

@@ -189,6 +189,10 @@ def search_hyperparameters(
         parts, y, noise = [part[rows][:, rows] for part in parts], y[rows], noise[rows]
 
     def loss() -> Tensor:
+        """Return the loss at the current hyperparameters and set their gradient. Outside the
+        bounds, the loss is that of the nearest point plus half the squared distance. Raises the
+        exceptions of ``check``.
+        """
         check()
         inside = theta.detach().clamp(lowest, highest)
         value, slope = negative_log_posterior(parts, y, noise, inside, start)

@@ -110,6 +110,9 @@ def atoms_of(inputs: MoleculeInputs, *, add_h: bool = False) -> list[MoleculeAto
 
 
 def _atoms(smiles: str, add_h: bool) -> MoleculeAtoms:
+    """Return the atoms of a SMILES with their symmetry classes, their environments and their shares
+    of the descriptors. Raises ValueError if RDKit cannot parse it.
+    """
     from rdkit.Chem import CanonicalRankAtoms
 
     molecule = plain(parse_any_size(smiles), smiles)
@@ -360,6 +363,9 @@ def _counts(molecule: Mol) -> dict[str, np.ndarray]:
 
 
 def _isotope_mass(number: int, isotope: int) -> float:
+    """Return the mass of an isotope in u: of the most common one if ``isotope`` is 0 or unknown,
+    and 0 for a dummy atom.
+    """
     from rdkit.Chem import GetPeriodicTable
 
     if number == 0:

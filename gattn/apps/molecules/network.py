@@ -128,7 +128,9 @@ def molecule_network(
 
 
 def _check(graph: NetworkGraph, parameters: Sequence[Tensor], sizes: NetworkSizes) -> None:
-    """Check the shapes of the batch, because the kernel reads it without checks."""
+    """Check the shapes of the batch, because the kernel reads it without checks. Raises ValueError
+    for the first wrong shape.
+    """
     atoms, edges, molecules = len(graph.x), graph.edge_index.shape[-1], len(graph.ptr) - 1
     width, features = parameters[0].shape
     edge_features = parameters[7].shape[1]
@@ -153,6 +155,7 @@ class _Network(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
+        """Return the gradients of the parameters, computed by one kernel; the batch gets none."""
         parameters = ctx.saved_tensors
         lengths = [p.numel() for p in parameters]
         gradients = grad.new_empty(sum(lengths))

@@ -152,6 +152,9 @@ class MoleculePredictor(Components):
     """
 
     def _restore_others(self, tensors: dict[str, Tensor]) -> None:
+        """Set the other components from their tensors, and the transform of the targets; the
+        predictions of the validation part, which are not saved, become empty.
+        """
         super()._restore_others(tensors)
         self.validation = target_transform.empty_prediction(self.targets)
         self.left_out = torch.empty(3, 0, self.targets)

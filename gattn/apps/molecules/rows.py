@@ -85,6 +85,9 @@ class LabelledMolecules(FitPart):
         return len(self.canonical)
 
     def __getitem__(self: Self, positions: Tensor) -> Self:
+        """Return the molecules at k positions, int64 [k], with the labels and the weights of their
+        rows.
+        """
         places, ptr = positions, None
         if self.ptr is not None:
             places, ptr = ranges(self.ptr, positions)

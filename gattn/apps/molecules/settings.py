@@ -131,7 +131,9 @@ class MoleculeSettings(TrainingSettings):
         return BOUNDED.get(self.loss_function, self.loss_function)
 
     def check(self) -> None:
-        """Check that ``heads`` divides ``width``, and that a network can start from an encoder."""
+        """Check that ``heads`` divides ``width``, and that a network can start from an encoder.
+        Raises SettingsError otherwise.
+        """
         super().check()
         if self.from_foundation and self.model == "gp":
             raise SettingsError("from_foundation needs a model with a network; got model gp")

@@ -252,6 +252,7 @@ class NumberLabels(SmilesEstimator):
     task: ClassVar[Task] = REGRESSION
 
     def _fit_labels(self, table: np.ndarray) -> None:
+        """Raise ValueError if all labels of a target are the same number."""
         for name, column in zip(self.targets_, as_numbers(table).T):
             labels = column[np.isfinite(column)]
             if len(labels) > 1 and labels.min() == labels.max():

@@ -238,6 +238,10 @@ def extrapolated_std(std: Tensor, similarity: Tensor, least: Tensor, scale: Tens
 
 
 def _fit_one(sources: Tensor, error: Tensor, row_weights: Tensor) -> Tensor:
+    """Return the coefficients [s] float64 of s variance sources [s, n] that minimise the negative
+    log-likelihood of the squared errors [n] of one target, with a Gaussian prior on their
+    logarithms. Without an error above zero, all coefficients are one.
+    """
     measured = error.isfinite()
     factors = row_weights[measured]
     present = sources > 0
@@ -255,6 +259,7 @@ def _fit_one(sources: Tensor, error: Tensor, row_weights: Tensor) -> Tensor:
         optimizer = torch.optim.LBFGS([logs], max_iter=STEPS, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
+        """Return the negative log-posterior and set the gradient of the logarithms."""
         logs.grad = None
         variance = logs.exp() @ sources
         losses = variance.log() + squares / variance

@@ -113,7 +113,11 @@ class AtomEstimator(SmilesEstimator):
     def labelled(
         self, smiles: Sequence[str], y: Any, places: Places, problems: Sequence[str] = ()
     ) -> LabelledMolecules:
-        """Return the valid molecules that have a label; see :meth:`read`."""
+        """Return the valid molecules that have a label; see :meth:`read`.
+
+        Raises:
+            MoleculeError: if a row cannot be used and ``on_error`` is "raise".
+        """
         y = torch.from_numpy(self._encode(as_table(y, len(places.owners))))
         parsed = self.featurise(smiles)
         rows, graphs = parsed.row_index.tolist(), parsed.inputs.molecules.arrays
@@ -156,6 +160,12 @@ class AtomEstimator(SmilesEstimator):
         Args:
             smiles: n SMILES.
             choose: function that returns the values [n, ...] of each target.
+
+        Raises:
+            NotFittedError: if the estimator is not fitted.
+
+        Warns:
+            UnreadableMolecules: for rows that cannot be read; their arrays are empty.
         """
         self.check_fitted()
         texts = as_texts(smiles, ordered=True)

@@ -72,7 +72,9 @@ def read_lists(rows: Sequence[Sequence[object]], names: Sequence[str]) -> ListLa
 
 
 def _lists(cells: Sequence[object], names: Sequence[str]) -> list[list[Item]]:
-    """Return the lists of a row. A missing list is filled with missing values."""
+    """Return the lists of a row. A missing list is filled with missing values. Raises ValueError
+    for a cell that is no list, and for lists of different lengths.
+    """
     lists: list[list[Item] | None] = []
     try:
         lists.extend(map(read_list, cells))
@@ -113,6 +115,9 @@ def read_list(cell: object) -> list[Item] | None:
 
 
 def _parsed(text: str) -> object:
+    """Convert the text of a list, written as in JSON, as in Python or as numbers without quotes; a
+    text that is no list is returned unchanged.
+    """
     for read in (json.loads, lambda text: ast.literal_eval(NAN.sub("None", text))):
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             return read(text)
@@ -121,7 +126,9 @@ def _parsed(text: str) -> object:
 
 
 def _item(value: object, cell: object) -> Item:
-    """Convert an item of a list of labels to a number or a text; None for a missing label."""
+    """Convert an item of a list of labels to a number or a text; None for a missing label. Raises
+    ValueError for an item of another type.
+    """
     if value is None or value != value or (isinstance(value, str) and is_missing(value)):
         return None
     if isinstance(value, bool):

@@ -369,7 +369,9 @@ def _places(result: CheckResult, finding: Finding) -> str:
 
 
 def _parts(table: CheckedTable, split: str, column: str) -> list[str]:
-    """Return the part of each row, "" for none, and no parts for a random or scaffold split."""
+    """Return the part of each row, "" for none, and no parts for a random or scaffold split. Raises
+    ValueError if the split has a row that the table does not have.
+    """
     if not split or split in ("random", "scaffold"):
         return []
     if column:

@@ -106,6 +106,9 @@ def tree_leaves(nodes: TreeNodes, x: Tensor) -> Tensor:
     Args:
         nodes: nodes of the trees.
         x: [k, d] float32 features; NaN continues on the right.
+
+    Raises:
+        ValueError: if x is on a CPU and not float32.
     """
     trees = len(nodes.roots)
     # Without features, every root is a leaf, and the kernel would read a feature of the rows.

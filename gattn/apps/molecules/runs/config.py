@@ -183,7 +183,9 @@ class RunSettings(NumberSettings):
     model: MoleculeSettings = field(default_factory=MoleculeSettings)
 
     def check(self) -> None:
-        """Check the settings of the split and the targets."""
+        """Check the settings of the split and the targets. A single column of SMILES is stored as a
+        text. Raises SettingsError for the first settings that exclude each other.
+        """
         super().check()
         if isinstance(self.smiles, tuple) and len(self.smiles) == 1:
             object.__setattr__(self, "smiles", self.smiles[0])

@@ -114,6 +114,7 @@ def colour_scale(explanations: Sequence[Explanation]) -> float:
 
 
 def _draw(stem: Path, explanation: Explanation, scale: float, title: str) -> None:
+    """Write the picture of an explanation to the files ``stem.svg`` and ``stem.png``."""
     for format in ("svg", "png"):
         path = stem.with_name(f"{stem.name}.{format}")
         path.write_bytes(
@@ -128,6 +129,9 @@ def _draw(stem: Path, explanation: Explanation, scale: float, title: str) -> Non
 def _atom_lines(
     rows: Sequence[int], explanations: Sequence[Explanation]
 ) -> Iterator[Sequence[object]]:
+    """Yield the header and a row for each atom of ``atoms.csv``; ``explained`` contains, for each
+    method, the explanations of the rows.
+    """
     yield ["row", "atom", "symbol", "explained", "weight", "spread"]
     for row, one in zip(rows, explanations):
         for atom, symbol in enumerate(one.symbols):
@@ -138,6 +142,7 @@ def _atom_lines(
 def _molecule_lines(
     rows: Sequence[int], explanations: Sequence[Explanation]
 ) -> Iterator[Sequence[object]]:
+    """Yield the header and a row for each molecule and method of ``molecules.csv``."""
     yield [
         *("row", "smiles", "prediction", "std", "explained", "explained_value"),
         *("top_atoms", "top_drop", "random_drop", "random_drop_std"),

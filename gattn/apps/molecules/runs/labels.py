@@ -376,7 +376,9 @@ def _common_task(columns: Sequence[Column], style: NumberFormat) -> Task:
 
 
 def _task(column: Column, style: NumberFormat) -> Task:
-    """Choose the task for a column of labels by its values."""
+    """Choose the task for a column of labels by its values. Raises ValueError if the numbers are 0
+    or 1 and there are texts besides.
+    """
     cells = column.cells
     kinds = {cell for cell in cells if not is_missing(cell)}
     numbers = {style.parse(cell) for cell in kinds}
@@ -410,6 +412,8 @@ def _classes(column: Column, most: int) -> LabelColumn:
 
     If the column has two different whole numbers and texts besides, the texts are invalid labels.
     If more than two classes are allowed, they are invalid if at most 5 % of the labels are texts.
+    Raises ValueError for more classes than ``most``, or for less than two in a column that is
+    trained on.
     """
     style, cells, target = NumberFormat(), column.cells, column.target
     numbers = {cell: style.parse(cell) for cell in cells if not is_missing(cell)}

@@ -163,7 +163,9 @@ def fold_splits(
 def _grouped_folds(
     groups: Sequence[str], folds: int, seed: int, rule: str, classes: Sequence[tuple[int, float]]
 ) -> np.ndarray:
-    """Draw the fold of each item: [n] texts "1", "2", and so on."""
+    """Draw the fold of each item: [n] texts "1", "2", and so on. The groups are shuffled by
+    ``seed``. Raises ValueError unless there are more groups than folds.
+    """
     from sklearn.model_selection import StratifiedGroupKFold
 
     count = len(set(groups))
@@ -184,7 +186,9 @@ def _grouped_folds(
 
 
 def _check(settings: RunSettings, folds: int | str, replicates: int) -> None:
-    """Check the numbers of folds and replicates, and that the rule of the split defines folds."""
+    """Check the numbers of folds and replicates, and that the rule of the split defines folds.
+    Raises SettingsError otherwise.
+    """
     if isinstance(folds, str):
         rule = read_rule(folds)
         if not rule.column:
@@ -309,7 +313,9 @@ def _summary(
 
 
 def _predictions(folder: Path, run: str) -> Any:
-    """Return the test predictions of a run as a data frame of texts, with the name of the run."""
+    """Return the test predictions of a run as a data frame of texts, with the name of the run.
+    Raises RunError if the file was changed after the run, and FileNotFoundError if it is missing.
+    """
     path = folder / run / "predictions.csv"
     check_files(folder / run, path.name)
     frame: Any = pd.read_csv(path, dtype=str, keep_default_na=False)

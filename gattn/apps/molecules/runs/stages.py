@@ -325,7 +325,9 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         self.progress = progress
 
     def load(self) -> MoleculeData:
-        """Read the table and parse its SMILES."""
+        """Read the table and parse its SMILES. Raises ValueError for a table or labels that cannot
+        be used, and SettingsError for settings that do not fit to labels of atoms.
+        """
         settings = self.settings
         if settings.level:
             check_atom_settings(settings.model)
@@ -410,7 +412,9 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         return replace(data, source=source, molecules=molecules), split, [note]
 
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> MoleculeEstimator:
-        """Train the model."""
+        """Train the model. A note about the related targets is added to ``parts.notes``. Raises
+        ValueError if all molecules with related labels are in the test part.
+        """
         data, settings = parts.data, self.settings
         estimator = data.estimator
         train, val = (

@@ -257,7 +257,9 @@ def find_inputs(inputs: Sequence[str], out: Path) -> list[Path]:
 
 
 def _expand(text: str) -> list[Path]:
-    """Return the files that a path, a folder or a pattern denotes."""
+    """Return the files that a path, a folder or a pattern denotes. Raises FileNotFoundError if
+    there is none.
+    """
     path = Path(text)
     if path.is_dir():
         files = [

@@ -107,11 +107,18 @@ class RowQuery:
         ]
 
     def _sql(self, name: str, text: str) -> str:
-        """Return an expression in SQL, in which c0, c1, ... are columns and :t0, :t1, ... texts."""
+        """Return an expression in SQL, in which c0, c1, ... are columns and :t0, :t1, ... texts.
+        The columns and texts are added to those of the query. Raises SettingsError for an
+        expression that is not supported.
+        """
         if signs := SIGN.findall(WORD.sub(" ", text)):
             self._fail(name, text, f"{signs[0]!r} has no meaning (use and, or, not, + - * /, abs)")
 
         def replace(match: re.Match[str]) -> str:
+            """Return the SQL of one word of the expression: a keyword, a text, or a column, which
+            is added to those that the query reads. Raises SettingsError for an empty text or an
+            unknown column.
+            """
             single, double, quoted, word = match.groups()
             if word and word.lower() in KEYWORDS:
                 return word
@@ -241,7 +248,10 @@ def _execute(key: str, references: list[Any], task: Any) -> Any:
 
 @contextmanager
 def _cluster(workers: int) -> Iterator[Any]:
-    """Connect to a Ray cluster, or start one on this machine, and yield the module ``ray``."""
+    """Connect to a Ray cluster, or start one on this machine, and yield the module ``ray``. Sets
+    two environment variables of Ray unless they are set; a cluster that this call started or joined
+    is left at the end.
+    """
     # By default, Ray sends usage statistics to its authors.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Without this variable, Ray warns that its default will change.
@@ -442,8 +452,9 @@ def screen(
 def _keep(
     sources: Sequence[Table], settings: ScreenSettings, model: MoleculeEstimator, log: Log
 ) -> tuple[list[str], list[Table]]:
-    """Choose the columns that are copied to the output; return their names, and sources that
-    read only the needed columns.
+    """Choose the columns that are copied to the output; return their names, and sources that read
+    only the needed columns. Raises ValueError if an input does not have a column to keep exactly
+    once.
     """
     headers = [[name for name in source.columns if name not in source.smiles] for source in sources]
     if settings.keep:
@@ -504,7 +515,7 @@ def _tasks(
     first row.
 
     The blocks of a shard are therefore the same in each call, so that its predictions have the same
-    bits.
+    bits. Raises ValueError if an input has fewer rows than before.
     """
     rows: Iterator[TableRow] = iter(())
     columns = DescriptorColumns((), (), style)

@@ -61,7 +61,7 @@ class ScreenSettings(Settings):
     """
 
     def check(self) -> None:
-        """Check the job number and the settings of the ranking."""
+        """Check the job number and the settings of the ranking. Raises SettingsError otherwise."""
         index, count = self.job
         if not 0 <= index < count:
             raise SettingsError(
