@@ -372,6 +372,12 @@ def fit_members(
 
     Returns:
         The networks with their averaged weights, and their training histories.
+
+    Raises:
+        TrainingError: a checkpoint is damaged or belongs to another training, or the loss is not
+            finite.
+        RunError: the folder of the encoder contains no network, or one of another version.
+        ValueError: the encoder has another architecture.
     """
     if not len(val) or not varied(val.y).any():
         none = val.inputs[torch.arange(0)]

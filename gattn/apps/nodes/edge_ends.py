@@ -82,6 +82,9 @@ def named_nodes(source: SourceTable, ends: NDArray) -> tuple[Nodes, list[str]]:
     Args:
         source: table with a row for each node.
         ends: different names of nodes in the edges.
+
+    Raises:
+        GraphError: if the table has no columns, or its names cannot be used.
     """
     nodes = source.frame
     if nodes.index.name is not None and nodes.index.name not in nodes.columns:
@@ -504,7 +507,9 @@ def are_ends(first: str, second: str, *, weak: bool = True) -> bool:
 
 
 def _wanted(titles: Sequence[str], ends: tuple[str, str]) -> tuple[int, int]:
-    """Return the positions of the columns that the user chose."""
+    """Return the positions of the columns that the user chose. Raises GraphError if one of them
+    does not exist exactly once, or both are the same.
+    """
     for option, title in zip(("--source", "--target"), ends):
         if titles.count(title) != 1:
             columns = ", ".join(map(repr, titles[:20]))
@@ -518,7 +523,9 @@ def _wanted(titles: Sequence[str], ends: tuple[str, str]) -> tuple[int, int]:
 
 
 def _pair(titles: Sequence[str], left: Sequence[int]) -> tuple[int, int]:
-    """Return the positions of the two columns with node names among the positions ``left``."""
+    """Return the positions of the two columns with node names among the positions ``left``. Raises
+    GraphError if the header does not determine them.
+    """
     if {"_id", "_start", "_end"} <= set(titles):
         raise GraphError(
             "the rows with a value in '_id' are nodes, and those with '_start' and '_end' are "
@@ -618,6 +625,7 @@ def check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) -
 
 
 def _is_number(text: str) -> bool:
+    """Return True if Python can convert the text to a float."""
     try:
         float(text)
     except ValueError:

@@ -99,7 +99,9 @@ def edge_column(edges: EdgeTable, name: Hashable, why: str = "") -> pd.Series:
 
 
 def feature_names(edges: EdgeTable, chosen: EdgeColumns) -> tuple[list[str], list[str]]:
-    """Return the names of the columns that are read as features, and notes on the other columns."""
+    """Return the names of the columns that are read as features, and notes on the other columns.
+    Raises GraphError if a chosen column is missing or is named twice.
+    """
     if chosen.features is not None:
         columns = [str(column) for column in edges.table.columns]
         names: list[str] = []
@@ -181,7 +183,7 @@ def edge_weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
 
 def learn_weights(edges: EdgeTable, name: str, where: Where) -> tuple[float, float, list[str]]:
     """Return the mean of the positive weights, the standard deviation of their logarithms, and
-    notes.
+    notes. Raises GraphError if no weight is positive, or one is not a number.
     """
     weights = edge_weights(edge_column(edges, name), where)
     positive = weights[weights > 0]
@@ -202,7 +204,9 @@ def all_zero(name: str) -> str:
 
 
 def learn_types(edges: EdgeTable, name: str) -> tuple[Column | None, list[str]]:
-    """Return the edge types, of which the first have their own features, and notes."""
+    """Return the edge types, of which the first have their own features, and notes. The types are
+    None if there are less than two.
+    """
     texts = as_texts(edge_column(edges, name), gaps=False)
     counts = Counter(text for text in texts if text)
     notes = []
@@ -373,7 +377,9 @@ class EdgeEncoder:
         return [edge_note(note) for note in notes if note]
 
     def _edges(self, graph: AttributedGraph) -> EdgeTable:
-        """Check the edge columns of a graph; return its edges, without edges of weight 0."""
+        """Check the edge columns of a graph; return its edges, without edges of weight 0. Raises
+        GraphError if a column is missing or its weights cannot be used.
+        """
         edges = graph.edge_table
         times = [self.time] if self.time is not None and self.has_edge_times else []
         for name in (*self.names, *times):
@@ -434,7 +440,9 @@ class EdgeEncoder:
         return _as_tensor(arcs), _as_tensor(messages), structure
 
     def _inputs(self, structure: EdgeStructure, names: Sequence[Hashable]) -> EdgeInputs:
-        """Return the features and the weights of the edges of a graph, and their logarithms."""
+        """Return the features and the weights of the edges of a graph, and their logarithms. Raises
+        GraphError for a value that cannot be used.
+        """
         rows, edge_rows, arc_rows = structure.rows, structure.edge_rows, structure.arc_rows
 
         def where(row: int) -> str:

@@ -192,6 +192,9 @@ class NodeEstimator(SerializableEstimator, Parameters):
                 numbers or the parts of a split are excluded, too, unless ``features`` names them.
             split: the parts of the nodes. If only the edges have times and the split is by time,
                 it defines the time at which a node is predicted; otherwise it is not used.
+
+        Raises:
+            ValueError: if time and label are the same column.
         """
         left = [name for name in (label, self.label, *leave, *splits.MASKS) if name is not None]
         if label is None:
@@ -371,7 +374,9 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return read_labels(graph, self.label, y, classes=self.task.is_class)
 
     def _parts(self, graph: AttributedGraph, y: Tensor) -> tuple[Split, list[str]]:
-        """Split the labelled nodes by time, by masks or at random; return also notes."""
+        """Split the labelled nodes by time, by masks or at random; return also notes. Raises
+        ValueError if validation_fraction is no fraction or the labels cannot be split.
+        """
         share, by_class = float(self.validation_fraction), self.task.is_class
         check_fraction("validation_fraction", share)
         fractions = (1 - share, share, 0.0)
@@ -383,7 +388,8 @@ class NodeEstimator(SerializableEstimator, Parameters):
 
     def _held_out(self, graph: GraphLike | None, y: Any) -> tuple[Tensor, Tensor]:
         """Return labels with which the model can be scored, and the predictions of their nodes. By
-        default, these are the labels that ``fit`` did not use.
+        default, these are the labels that ``fit`` did not use. Raises GraphError if there are no
+        such labels.
         """
         read = self.read(graph)
         if graph is not None or y is not None:

@@ -522,7 +522,9 @@ class GraphReading:
         return CellRules(self.missing, style)
 
     def _read_markup(self, path: Path, directed: bool | None) -> AttributedGraph:
-        """Read a GraphML, GML or GEXF file, which contains the nodes, too."""
+        """Read a GraphML, GML or GEXF file, which contains the nodes, too. Raises GraphError if a
+        table of nodes was passed, too, or the file cannot be read.
+        """
         if self.nodes:
             raise GraphError(
                 f"{path} contains its nodes; a table of nodes is only for a table or list of edges"
@@ -530,7 +532,9 @@ class GraphReading:
         return from_networkx(_parse_markup(path), directed=directed, cells=self.cells)
 
     def _read_edges(self, path: Path, *, directed: bool, compact: bool) -> AttributedGraph:
-        """Read a table or list of edges and, if there is one, the table of nodes."""
+        """Read a table or list of edges and, if there is one, the table of nodes. Raises GraphError
+        for another ending, and if there are no edges or no nodes.
+        """
         ending, ends = path.suffix.lower(), (self.source, self.target)
         if ending not in TABLES + LISTS:
             endings = ", ".join([*MARKUP, *TABLES, *LISTS])
@@ -580,7 +584,9 @@ class GraphReading:
     def _read_typed(
         self, path: str | Path, *, directed: bool | None, label: str | None, label_type: str | None
     ) -> AttributedGraph:
-        """Read a network with several tables of nodes."""
+        """Read a network with several tables of nodes. Raises GraphError for options of a single
+        table, and for a file that cannot be read.
+        """
         if self.source or self.target or self.bipartite is not None:
             raise GraphError(ONE_TABLE)
         try:

@@ -91,7 +91,9 @@ def read_labels(
 
 
 def _without_unlabelled(values: pd.Series, graph: AttributedGraph) -> tuple[pd.Series, list[str]]:
-    """Replace the integer label -1, which stands for no label, by None."""
+    """Replace the integer label -1, which stands for no label, by None. Labels that are not whole
+    numbers are returned unchanged. Raises GraphError for an integer label below -1.
+    """
     numbers = as_numbers(values)
     if (numbers[np.isfinite(numbers)] % 1 != 0).any():
         return values, []
@@ -232,7 +234,9 @@ def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
 
 
 def _choose(graph: AttributedGraph) -> str:
-    """Return the name of the label attribute. If the user names none, it is ``y`` or ``label``."""
+    """Return the name of the label attribute. If the user names none, it is ``y`` or ``label``.
+    Raises GraphError if there is no such attribute, or several.
+    """
     names = usual_labels(graph)
     message = "labels are required: y, or the name of an attribute (label, --label)"
     if not names:
@@ -249,7 +253,8 @@ def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
     """Return the labels ``y`` in the order of the n nodes; None stands for a missing label.
 
     The names of nodes that were read from tables are texts. A key of a mapping may also be a
-    number: 7 stands for the name "7".
+    number: 7 stands for the name "7". Raises GraphError for a wrong number of labels, a label of an
+    unknown node, or two labels of one node.
     """
     if not isinstance(y, Mapping):
         if isinstance(y, Tensor | np.ndarray | pd.DataFrame):

@@ -101,7 +101,9 @@ def read_graph(
 
 
 def _tables_by_relation(edges: Any, nodes: Mapping[str, Any]) -> dict[Relation, SourceTable]:
-    """Check the tables of a typed network, and return those of edges by relation."""
+    """Check the tables of a typed network, and return those of edges by relation. Raises TypeError
+    unless all are data frames, and GraphError for a relation whose types of nodes do not exist.
+    """
     values = [*edges.values(), *nodes.values()] if isinstance(edges, Mapping) else [edges]
     wrong = next((one for one in values if not isinstance(one, pd.DataFrame)), None)
     if wrong is not None:
@@ -183,7 +185,10 @@ def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
 
 
 def _node_tensors(data: Any) -> Nodes:
-    """Return the nodes of a ``Data`` object, or of a type of ``HeteroData``."""
+    """Return the nodes of a ``Data`` object, or of a type of ``HeteroData``. An attribute with
+    another number of rows is listed as unreadable. Raises GraphError if x has a wrong shape,
+    complex numbers, or a number that is not finite.
+    """
     nodes = data.num_nodes
     columns, unreadable = {}, {}
     for name, array in _arrays(data, ("y", *MASKS)):
@@ -271,7 +276,9 @@ def _pairs(edge_index: Tensor, where: str = "") -> Tensor:
 
 
 def _edge_tensors(data: Any, edge_index: Tensor) -> EdgeTable:
-    """Return the edges and their columns of ``Data``, or of a relation of ``HeteroData``."""
+    """Return the edges and their columns of ``Data``, or of a relation of ``HeteroData``. Raises
+    GraphError for a tensor that does not have one row for each edge.
+    """
     edges, columns = edge_index.shape[1], {}
     for name, array in _arrays(data, EDGE_TENSORS):
         if array.ndim not in (1, 2) or len(array) != edges:

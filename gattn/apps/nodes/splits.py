@@ -165,7 +165,9 @@ def _complete(
     by_class: bool,
     protocol: str,
 ) -> tuple[Split, list[str]]:
-    """Create a split from masks [n] bool, and draw missing parts as in :func:`masked_split`."""
+    """Create a split from masks [n] bool, and draw missing parts as in :func:`masked_split`. Raises
+    GraphError if a part of the training or validation would be empty or have no label.
+    """
     labelled, notes = y.isfinite(), []
     for part, mask in marks.items():
         total, without = int(mask.sum()), int((mask & ~labelled).sum())
@@ -235,7 +237,9 @@ TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0"
 
 
 def _mask(graph: AttributedGraph, name: str) -> Tensor:
-    """Convert an attribute that contains true and false to a mask [n] bool."""
+    """Convert an attribute that contains true and false to a mask [n] bool. Raises GraphError for
+    another value; a missing value is false.
+    """
     words = [text.strip().lower() for text in as_texts(graph.column(name), gaps=True)]
     for row, word in enumerate(words):
         if word and word not in TRUTH:
@@ -428,6 +432,9 @@ def _named_classes(classes: Sequence[object], counts: Tensor, which: Tensor) -> 
 
 
 def _shuffled_classes(y: Tensor, seed: int) -> list[Tensor]:
+    """Return the indices of the nodes of each class in a random order that depends on ``seed``;
+    nodes without a label are left out.
+    """
     generator = torch.Generator().manual_seed(seed)
     shuffled = []
     for label in y[y.isfinite()].unique():

@@ -532,8 +532,8 @@ def _joined(values: pd.Series) -> pd.Series:
 
 
 def _list_columns(values: pd.Series, names: Sequence[Hashable]) -> pd.DataFrame:
-    """Convert lists of numbers to one column per list position, with NaN for nodes without a
-    list.
+    """Convert lists of numbers to one column per list position, with NaN for nodes without a list.
+    Raises GraphError if the lists have different lengths.
     """
     lists = [
         None if gone else _list_of_numbers(value, values.name)

@@ -132,7 +132,7 @@ class NodeRunSettings(GraphSettings):
         return self.data or ", ".join(edges.partition("=")[0] for edges in self.edges)
 
     def check(self) -> None:
-        """Check the tables, the memory and the split."""
+        """Check the tables, the memory and the split. Raises SettingsError otherwise."""
         super().check()
         self._check_tables()
         if self.memory:
@@ -146,7 +146,9 @@ class NodeRunSettings(GraphSettings):
             raise SettingsError("split time needs the column of times: --time COL")
 
     def _check_tables(self) -> None:
-        """Check the settings of a network with several tables of nodes."""
+        """Check the settings of a network with several tables of nodes. Raises SettingsError
+        otherwise.
+        """
         if not self.is_typed:
             if self.label_type:
                 raise SettingsError(

@@ -138,7 +138,9 @@ def explain_node(
 
 
 def place_of(graph: AttributedGraph, node: Hashable) -> int:
-    """Return the index of a node, given its name, or its name as text."""
+    """Return the index of a node, given its name, or its name as text. Raises GraphError if there
+    is none, or if several names have this text.
+    """
     names = {name: i for i, name in enumerate(graph.names)}
     if node in names:
         return names[node]

@@ -123,7 +123,9 @@ def embed_graph(
 def read_graph(
     estimator: NodeEstimator, path: str | Path, reading: GraphReading, log: Log
 ) -> AttributedGraph:
-    """Read a graph, and log how it was interpreted and which of its values the model cannot use."""
+    """Read a graph, and log how it was interpreted and which of its values the model cannot use.
+    Raises GraphError if the graph cannot be read or does not have the columns of the model.
+    """
     predictor = estimator.predictor_
     sampled = isinstance(attention_network(predictor), SampledPredictor)
     encoder = predictor.encoder

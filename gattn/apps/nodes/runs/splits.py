@@ -121,6 +121,9 @@ def data_hash(data: str, *tables: str) -> str:
 
 
 def _kind(settings: NodeRunSettings, graph: AttributedGraph) -> str:
+    """Return the kind of split of a run; "auto" is by time with a column of times, by the masks of
+    the graph if it has some, and otherwise random.
+    """
     if settings.split != "auto":
         return settings.split
     if settings.time:

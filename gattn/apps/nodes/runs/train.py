@@ -216,6 +216,7 @@ def _edges(run: NodeRun) -> Section:
 
 
 def _classes(run: NodeRun) -> Section:
+    """Return the section of the report with the scores of each class on the test part."""
     names = "nodes", "precision", "recall", "f1"
     rows = tuple(
         (kind, *(scores[name] for name in names)) for kind, scores in run.metrics["classes"].items()
@@ -595,7 +596,10 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         return NodeData(graph.with_notes(*notes), y, estimator, choice)
 
     def split(self, data: NodeData) -> NodeParts:
-        """Split the labelled nodes, plan the trials, and encode the features."""
+        """Split the labelled nodes, plan the trials, and encode the features. Raises GraphError if
+        the parts cannot be drawn from the labels, or if the labels of the training part are all
+        equal.
+        """
         settings, graph, y, estimator = self.settings, data.graph, data.y, data.estimator
         plans = plan_trials(settings.runs, settings.model.seed, drawn=is_drawn(settings, graph))
         drawn = [

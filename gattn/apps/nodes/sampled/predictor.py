@@ -85,6 +85,10 @@ class SampledPredictor(ResidualPredictor):
                 hidden[rows] = network.read(read_features(inputs.x, some))
 
             def layer(place: int) -> Callable[..., Tensor]:
+                """Return the function that computes one layer of the network for a
+                range of nodes.
+                """
+
                 def run(
                     ends: tuple[Tensor, Tensor], part: Graph, edges: Tensor | None = None
                 ) -> Tensor:

@@ -123,8 +123,9 @@ def read_for_training(
         settings: settings of the run.
 
     Returns:
-        The graph, with notes on the parts that are sampled or left out, and the choice. There is no
-        choice for a network with several tables of nodes, which is always trained on as a whole.
+        The graph, with notes on the parts that are sampled or left out, and the choice. The choice
+            is None for a network with several tables of nodes, which is always trained on as a
+            whole.
 
     Raises:
         GraphError: the graph cannot be read.

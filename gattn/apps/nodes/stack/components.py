@@ -144,6 +144,9 @@ class Components:
             )
 
         def fit_one(name: str, inputs: Sequence[Any]) -> None:
+            """Fit one component and store it; a component that does not depend on what has changed
+            is taken from ``like``.
+            """
             old = None if like is None else like.models[name]
             # The inputs of `walks` depend on the training nodes.
             if old is not None and name in reuse and name != "walks":
@@ -194,6 +197,7 @@ class Components:
         n, outputs = blocks.x.shape[0], self.labels.shape[1]
 
         def ask(name: str, inputs: Sequence[Any]) -> NDArray[np.float32]:
+            """Fit a component, then return its predictions of all nodes, [n, outputs] float32."""
             fit(name, inputs)
             out = scratch.array(n, outputs)
             for rows in pieces(n):

@@ -132,6 +132,9 @@ class Linear:
         return self._outputs(self.scaler.join(blocks))
 
     def _outputs(self, x: Matrix) -> NDArray[np.float64]:
+        """Return the outputs of n rows, [n, outputs]: class probabilities, or numbers in
+        regression.
+        """
         out = np.asarray(x @ self.weight, np.float64) + self.bias
         if not self.is_class:
             return out

@@ -130,6 +130,9 @@ class StackedPredictor:
             components, predictions = fit_components(to)
 
         def combine(network: NodePredictor) -> tuple[dict[str, NDArray], Combination]:
+            """Return the predictions of an attention network by component, and the weights of all
+            components. The number of threads of the network is set.
+            """
             network.threads = threads
             of_network = _network_part(network, graph, components)
             label_free = LABEL_FREE if reads_labels else (*LABEL_FREE, NETWORK, TYPED_NETWORK)

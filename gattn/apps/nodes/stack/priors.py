@@ -130,6 +130,7 @@ def _fit(predicted: NDArray, truth: NDArray) -> NDArray[np.float64]:
     counts = np.bincount(truth, minlength=predicted.shape[1])
 
     def loss(bias: NDArray) -> tuple[float, NDArray]:
+        """Return the negative log-posterior of the biases of the classes, and its gradient."""
         scores = logs + bias
         top = scores.max(1, keepdims=True)
         odds = np.exp(scores - top)

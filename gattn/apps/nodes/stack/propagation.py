@@ -142,6 +142,9 @@ def _adjacency(
     """
 
     def matrix(rows: NDArray, columns: NDArray, some: NDArray[np.bool_]) -> Matrix:
+        """Return the adjacency [n, n] of the edges in the mask ``some``: its entries are the sums
+        of the weights of repeated edges or, without weights, 1; an entry that sums to 0 is removed.
+        """
         values = np.ones(int(some.sum()), np.float32) if weights is None else weights[some]
         one: Matrix = sp.csr_matrix((values, (rows[some], columns[some])), (nodes, nodes))
         if weights is None:

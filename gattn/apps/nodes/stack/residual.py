@@ -188,6 +188,9 @@ class LabelledPredictor(ResidualPredictor):
     _network_class = LabelledNetwork
 
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[Any]:
+        """Return a part of the training with the labels of the training nodes, one-hot,
+        as inputs.
+        """
         part, train = super()._part(problem, nodes, y), problem.train
         labels = torch.zeros(len(problem.graph), problem.outputs)
         labels[train, y[train].long()] = 1

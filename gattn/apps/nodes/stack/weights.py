@@ -140,6 +140,7 @@ def listwise_weights(scores: NDArray, prior: NDArray) -> NDArray[np.float64]:
     from scipy.optimize import minimize
 
     def loss(weights: NDArray) -> tuple[float, NDArray]:
+        """Return the negative log-posterior of the weights of k components, and its gradient."""
         total = scores @ weights
         top = total.max(1, keepdims=True)
         odds = np.exp(total - top)

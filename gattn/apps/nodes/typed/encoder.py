@@ -154,7 +154,9 @@ class TypedEncoder:
         return self.attach(edited, None if inputs is None else inputs.x)
 
     def unknown(self, graph: AttributedGraph) -> list[str]:
-        """Return a note for each column that has values that did not occur in training."""
+        """Return a note for each column that has values that did not occur in training. Raises
+        GraphError if the types of the network are not those of the training.
+        """
         network = _network(graph)
         self._check(network)
         notes = []
@@ -259,6 +261,9 @@ def _degrees(kind: str, count: int, messages: Mapping[Relation, Messages]) -> Te
 
 
 def _network(graph: AttributedGraph) -> TypedNetwork:
+    """Return the tables of a network with several types of nodes. Raises GraphError if the graph
+    has only one.
+    """
     if graph.network is None:
         raise GraphError(
             "the model was trained on several tables of nodes (--nodes TYPE=FILE and --edges): "

@@ -164,6 +164,9 @@ class _InputLayer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor, degrees: Tensor) -> Tensor:
+        """Return the hidden features [n, c] of n nodes from their features, which may be sparse,
+        and their degrees.
+        """
         total = self.bias.expand(len(degrees), -1)
         if self.degrees is not None:
             total = total + self.degrees(degrees)
@@ -252,6 +255,9 @@ class TypedPredictor(NodePredictor):
     network: TypedAttentionNetwork
 
     def _make_network(self) -> TypedAttentionNetwork:
+        """Return a new network, whose inputs have the widths of the encoder's features and
+        relations.
+        """
         encoder = self._encoder
         relations = encoder.messages
         features = {kind: one.width for kind, one in encoder.types.items()}

@@ -90,7 +90,9 @@ def parse_relations(values: Sequence[str], types: Collection[str]) -> dict[Relat
 
 
 def _named_files(values: Iterable[str], form: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and the file in each value ``NAME=FILE``."""
+    """Yield the name and the file in each value ``NAME=FILE``. Raises ValueError if one of them is
+    missing.
+    """
     for value in values:
         name, _, path = (part.strip() for part in value.partition("="))
         if not name or not path:
