@@ -27,7 +27,7 @@ def _without(monkeypatch, name):
 
 
 @pytest.mark.parametrize("name", pyg_internals.EDGE_HOOKS)
-def test_layer_whose_hooks_cannot_be_seen_runs_edge_by_edge(monkeypatch, name):
+def test_layer_runs_edge_by_edge_if_pyg_lacks_a_hook_attribute(monkeypatch, name):
     theirs, ours = pyg.GATConv(8, 4), nn.GATConv(8, 4)
     assert ours.slow_path_reason == ""
     ours.load_state_dict(theirs.state_dict())
@@ -44,7 +44,7 @@ def test_layer_whose_hooks_cannot_be_seen_runs_edge_by_edge(monkeypatch, name):
     torch.testing.assert_close(late(X, EDGES), theirs(X, EDGES))
 
 
-def test_every_kind_of_hook_is_detected():
+def test_every_kind_of_pyg_hook_is_detected_in_a_layer_and_its_copy():
     """PyG lets users register a hook on each of these methods. A copy of a layer has the hooks of
     the copied layer.
     """
@@ -63,7 +63,7 @@ def test_every_kind_of_hook_is_detected():
 
 @pytest.mark.parametrize("name", pyg_internals.BOUND)
 @pytest.mark.parametrize("how", ["jinja", "orig"])
-def test_methods_that_pyg_may_have_generated_are_called(monkeypatch, name, how):
+def test_layer_runs_if_pyg_has_not_generated_a_method(monkeypatch, name, how):
     layer = nn.GATConv(8, 4)
     assert layer.slow_path_reason == ""
     monkeypatch.delattr(nn.GATConv, f"_{how}_{name}")

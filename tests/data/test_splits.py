@@ -14,7 +14,7 @@ from gattn.data.molecules.scaffolds import murcko_scaffold
 @given(
     st.integers(0, 300), st.integers(0, 2**31), st.sampled_from([(0.8, 0.1, 0.1), (0.7, 0.1, 0.2)])
 )
-def test_a_random_split_contains_every_row_once(count, seed, fractions):
+def test_random_split_contains_every_row_once(count, seed, fractions):
     split = random_split(count, seed=seed, fractions=fractions)
     parts = torch.cat([split.train, split.val, split.test])
     assert parts.sort().values.tolist() == list(range(count))
@@ -22,7 +22,7 @@ def test_a_random_split_contains_every_row_once(count, seed, fractions):
     assert abs(len(split.val) - fractions[1] * count) <= 0.5
 
 
-def test_a_random_split_depends_on_its_seed_alone():
+def test_random_split_depends_only_on_its_seed():
     torch.manual_seed(1)
     first = random_split(100, seed=5)
     drawn = torch.rand(1)
@@ -37,7 +37,7 @@ SMILES = ["CC", "c1ccccc1", "Cc1ccccc1", "CCc1ccccc1", "C1CCCCC1", "C1CC1"]
 SMILES += ["OC1CC1", "CCO", "c1ccncc1"]
 
 
-def test_a_scaffold_is_in_one_part_only():
+def test_each_scaffold_is_in_one_split_only():
     split = scaffold_split(SMILES, fractions=(0.5, 0.25, 0.25))
     where = {}
     for part in ("train", "val", "test"):
@@ -53,7 +53,7 @@ def test_a_scaffold_is_in_one_part_only():
     assert split.protocol == "scaffold 5:2.5:2.5"
 
 
-def test_a_data_set_is_split_like_its_smiles():
+def test_molecules_object_is_split_like_its_list_of_smiles():
     mols = read_smiles(SMILES)
     drawn = random_split(mols, seed=3), random_split(len(SMILES), seed=3)
     for split, other in ((scaffold_split(mols), scaffold_split(SMILES)), drawn):
@@ -65,7 +65,7 @@ def test_a_data_set_is_split_like_its_smiles():
         scaffold_split("CC")
 
 
-def test_one_scaffold_of_nearly_all_molecules_has_a_warning():
+def test_scaffold_split_warns_if_nearly_all_molecules_have_one_scaffold():
     with pytest.warns(UserWarning, match="19 of 20 molecules have one scaffold, or none"):
         split = scaffold_split(["C" * n for n in range(1, 20)] + ["C1CC1"])
     assert (len(split.train), len(split.test)) == (1, 19)
@@ -83,14 +83,14 @@ def test_splits_of_no_molecules_are_empty():
 
 
 @pytest.mark.parametrize("fractions", [(0.8, 0.1), (0.8, 0.1, 0.2), (1.2, -0.1, -0.1)])
-def test_fractions_are_checked(fractions):
+def test_fractions_that_do_not_sum_to_one_raise_error(fractions):
     with pytest.raises(ValueError, match="three numbers that add up to 1"):
         random_split(10, seed=0, fractions=fractions)
     with pytest.raises(ValueError, match="three numbers"):
         scaffold_split(["C"], fractions=fractions)
 
 
-def test_negative_count_or_invalid_smiles_is_an_error():
+def test_split_of_a_negative_count_or_an_invalid_smiles_raises_error():
     with pytest.raises(ValueError, match="must not be negative"):
         random_split(-1, seed=0)
     with pytest.raises(ValueError, match="RDKit cannot read the SMILES 'C1'"):
@@ -98,7 +98,7 @@ def test_negative_count_or_invalid_smiles_is_an_error():
 
 
 @given(st.lists(st.sampled_from("abcdefgh"), max_size=60), st.integers(0, 2**31))
-def test_a_group_is_in_one_part_only(groups, seed):
+def test_each_group_is_in_one_split_only(groups, seed):
     split = random_split(len(groups), seed=seed, groups=groups)
     parts = [split.train.tolist(), split.val.tolist(), split.test.tolist()]
     assert sorted(i for part in parts for i in part) == list(range(len(groups)))
@@ -108,7 +108,7 @@ def test_a_group_is_in_one_part_only(groups, seed):
     assert abs(len(parts[0]) - 0.8 * len(groups)) <= (largest + 1) / 2
 
 
-def test_groups_of_one_are_split_as_without_groups():
+def test_groups_of_one_row_are_split_as_without_groups():
     alone, grouped = random_split(50, seed=4), random_split(50, seed=4, groups=range(50))
     assert torch.equal(alone.train, grouped.train)
     assert torch.equal(alone.test, grouped.test)
@@ -117,7 +117,7 @@ def test_groups_of_one_are_split_as_without_groups():
         random_split(3, seed=0, groups=["a", "b"])
 
 
-def test_a_column_names_the_parts():
+def test_split_by_names_reads_training_validation_and_test_from_names():
     split = split_by_names(["train", " TEST", "valid", "Training", "val"], protocol="column:part")
     assert (split.train.tolist(), split.val.tolist(), split.test.tolist()) == ([0, 3], [2, 4], [1])
     assert split.protocol == "column:part"
@@ -125,7 +125,7 @@ def test_a_column_names_the_parts():
         split_by_names(["train", ""])
 
 
-def test_a_file_holds_positions(tmp_path):
+def test_split_from_file_reads_lists_of_row_indices(tmp_path):
     path = tmp_path / "split.json"
     parts = '{"train": [2, 0], "val": [], "test": [3]}'
     for text in (parts, f"[{parts}]"):
@@ -152,14 +152,14 @@ def test_a_file_holds_positions(tmp_path):
     ],
     ids=lambda text: text[:20],
 )
-def test_a_file_that_is_no_split_is_refused(tmp_path, text, says):
+def test_invalid_split_file_raises_error_with_its_reason(tmp_path, text, says):
     path = tmp_path / "split.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=says):
         split_from_file(path, 4)
 
 
-def test_a_split_is_mapped_to_the_remaining_rows():
+def test_among_maps_a_split_to_the_remaining_rows():
     split = split_by_names(["train", "val", "test", "train", "test"]).among(torch.tensor([0, 2, 4]))
     assert (split.train.tolist(), split.val.tolist(), split.test.tolist()) == ([0], [], [1, 2])
     nothing = split.among(torch.tensor([], dtype=torch.int64))

@@ -11,7 +11,7 @@ from gattn.data import load_citation
 @pytest.mark.parametrize(
     ("name", "nodes", "edges", "classes"), [("Cora", 2708, 10556, 7), ("CiteSeer", 3327, 9104, 6)]
 )
-def test_network_has_sparse_features_and_public_split(real_data, name, nodes, edges, classes):
+def test_citation_data_has_sparse_features_and_public_split(real_data, name, nodes, edges, classes):
     if not (real_data / "planetoid" / name).is_dir():
         pytest.skip(f"the files of {name} are absent")
     data = load_citation(name, real_data, download=False)
@@ -26,14 +26,14 @@ def test_network_has_sparse_features_and_public_split(real_data, name, nodes, ed
     assert not torch.stack(masks)[:, unused].any()
 
 
-def test_normalized_rows_add_up_to_one(real_data):
+def test_rows_of_normalized_features_sum_to_one(real_data):
     plain = load_citation("cora", real_data, download=False).x.to_dense()
     x = load_citation("cora", real_data, download=False, normalize_features=True).x
     total = plain.sum(1, keepdim=True)
     torch.testing.assert_close(x.to_dense(), torch.where(total > 0, plain / total, plain))
 
 
-def test_tampered_file_is_refused_by_its_checksum(real_data, tmp_path):
+def test_file_with_another_checksum_raises_error(real_data, tmp_path):
     shutil.copytree(real_data / "planetoid" / "Cora", tmp_path / "Cora")
     tampered = tmp_path / "Cora" / "raw" / "ind.cora.ally"
     tampered.chmod(0o644)
@@ -44,6 +44,6 @@ def test_tampered_file_is_refused_by_its_checksum(real_data, tmp_path):
         load_citation("cora", tmp_path, download=False)
 
 
-def test_missing_files_are_named(tmp_path):
+def test_error_names_the_missing_file_and_the_environment_variable(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"ind\.cora\.x is missing.*GATTN_DATA"):
         load_citation("cora", tmp_path, download=False)

@@ -25,7 +25,7 @@ def served(tmp_path):
     return dataclasses.replace(get_dataset("esol"), name="served", files=(file,), **place)
 
 
-def test_root_is_the_argument_then_the_variable_then_the_cache(monkeypatch, tmp_path):
+def test_data_root_is_the_argument_or_else_the_variable_or_else_the_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("GATTN_DATA", str(tmp_path / "variable"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert data_root(tmp_path / "argument") == tmp_path / "argument"
@@ -53,7 +53,7 @@ def test_files_are_found_in_both_folder_layouts(served, tmp_path, folder):
 
 
 @pytest.mark.parametrize("sent", [b"", b"<html>moved</html>", CONTENT + b"\0" * 1000])
-def test_wrong_download_leaves_nothing(served, tmp_path, sent):
+def test_download_with_another_checksum_raises_error_and_leaves_no_file(served, tmp_path, sent):
     (tmp_path / "server" / "a.csv").write_bytes(sent)
     with pytest.raises(
         ValueError, match=r"the download from .*a\.csv is not the registered file.*it was"
@@ -62,7 +62,7 @@ def test_wrong_download_leaves_nothing(served, tmp_path, sent):
     assert not [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
 
 
-def test_failed_download_leaves_nothing(served, tmp_path):
+def test_failed_download_raises_error_and_leaves_no_file(served, tmp_path):
     gone = dataclasses.replace(served, url="file:///nowhere/")
     with pytest.raises(OSError, match=r"could not download file:///nowhere/a\.csv") as caught:
         raw_files(gone, tmp_path / "root")
@@ -90,13 +90,13 @@ def test_download_reads_no_more_bytes_than_expected(served, tmp_path, monkeypatc
     assert sizes == [len(CONTENT) + 1]
 
 
-def test_without_download_a_missing_file_is_named(served, tmp_path):
+def test_error_names_the_missing_file_if_download_is_off(served, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"a\.csv is missing.*'served'.*root=.*GATTN_DATA"):
         raw_files(served, tmp_path, download=False)
 
 
 @pytest.mark.parametrize(("load", "name"), [(load_citation, "cora"), (load_molecules, "esol")])
-def test_loader_without_a_connection_names_the_remedy(load, name, tmp_path, monkeypatch):
+def test_loading_without_network_raises_error_with_a_remedy(load, name, tmp_path, monkeypatch):
     def unreachable(url, timeout):
         raise urllib.error.URLError("no network")
 
@@ -109,7 +109,7 @@ def test_loader_without_a_connection_names_the_remedy(load, name, tmp_path, monk
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_changed_file_is_refused(served, tmp_path):
+def test_stored_file_with_another_checksum_raises_error(served, tmp_path):
     raw_files(served, tmp_path)["a.csv"].write_bytes(b"smiles,y\nC,2\n")
     with pytest.raises(ValueError, match=r"its SHA-256 should be [0-9a-f]{64} and is [0-9a-f]{64}"):
         raw_files(served, tmp_path)

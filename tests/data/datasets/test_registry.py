@@ -14,7 +14,7 @@ SOURCE_TREE = Path(__file__).parents[3] / "datasets" / "registry.toml"
 
 
 @pytest.mark.parametrize("name", dataset_names())
-def test_every_record_is_complete(name):
+def test_every_dataset_record_has_all_fields(name):
     record = get_dataset(name)
     assert isinstance(record, DatasetRecord)
     assert record.name == name
@@ -36,7 +36,7 @@ def test_every_record_is_complete(name):
 
 
 @pytest.mark.parametrize("name", [n for n in dataset_names() if not get_dataset(n).package])
-def test_checksums_are_those_of_the_real_files(real_data, name):
+def test_registered_checksums_equal_those_of_the_files(real_data, name):
     record = get_dataset(name)
     paths = [real_data / record.folder / file.name for file in record.files]
     if not all(path.is_file() for path in paths):

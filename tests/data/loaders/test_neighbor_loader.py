@@ -35,7 +35,7 @@ def loader_of(data, **options):
     return NeighborLoader(data, options.pop("num_neighbors", [4, 3]), **options)
 
 
-def test_batches_have_the_fields_of_pyg(data):
+def test_sampled_batches_have_the_fields_of_pyg_batches(data):
     loader = loader_of(data, input_nodes=data.train_mask, shuffle=True)
     batches = list(loader)
     assert len(batches) == len(loader) == 5
@@ -58,7 +58,7 @@ def test_batches_have_the_fields_of_pyg(data):
 
 
 @pytest.mark.parametrize("kind", [GATConv, GATv2Conv, TransformerConv])
-def test_layers_give_the_same_output_on_sampled_graphs_and_trimmed_edges(data, kind):
+def test_layer_outputs_on_sampled_graphs_equal_those_on_trimmed_edges(data, kind):
     """With the graph of each layer, the outputs of the seed nodes equal those with PyG's
     ``trim_to_layer``.
     """
@@ -80,7 +80,7 @@ def test_layers_give_the_same_output_on_sampled_graphs_and_trimmed_edges(data, k
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_background_threads_do_not_change_batches(data, workers):
+def test_number_of_workers_does_not_change_batches(data, workers):
     expected = list(loader_of(data, num_workers=0, shuffle=True))
     background = list(loader_of(data, num_workers=workers, prefetch_factor=2, shuffle=True))
     assert len(expected) == len(background)
@@ -89,7 +89,7 @@ def test_background_threads_do_not_change_batches(data, workers):
         assert torch.equal(one.e_id, other.e_id)
 
 
-def test_torch_seed_determines_samples(data):
+def test_equal_torch_seeds_give_equal_samples(data):
     def epochs(seed):
         torch.manual_seed(seed)
         loader = NeighborLoader(data, [2], batch_size=100)
@@ -101,7 +101,7 @@ def test_torch_seed_determines_samples(data):
     assert not torch.equal(first[0], other[0])
 
 
-def test_epoch_may_stop_early_and_an_error_reaches_the_caller(data):
+def test_loader_restarts_after_a_break_and_raises_errors_of_its_transform(data):
     loader = loader_of(data, num_workers=2)
     for _ in loader:
         break
@@ -114,7 +114,7 @@ def test_epoch_may_stop_early_and_an_error_reaches_the_caller(data):
         next(iter(loader_of(data, transform=fail)))
 
 
-def test_sorted_edges_and_features_on_disk_give_the_same_batches(data, tmp_path):
+def test_loader_with_features_on_disk_gives_the_same_batches_as_in_memory(data, tmp_path):
     np.save(tmp_path / "x.npy", data.x.numpy())
     x = torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="c"))
     stored = Data(x=x, y=data.y)
@@ -173,12 +173,12 @@ def test_batches_of_a_hetero_graph_contain_sampled_nodes_of_each_type():
         ({"input_nodes": [True, False]}, r"a mask of seeds must have shape \(200,\); got \(2,"),
     ],
 )
-def test_unsupported_arguments_are_refused(data, options, message):
+def test_unsupported_or_invalid_loader_options_raise_error(data, options, message):
     with pytest.raises(ValueError, match=message):
         loader_of(data, **options)
 
 
-def test_other_invalid_arguments_are_refused(data):
+def test_unknown_loader_arguments_and_invalid_data_raise_error(data):
     with pytest.raises(TypeError, match="has no argument 'batchsize'"):
         loader_of(data, batchsize=3)
     with pytest.raises(TypeError, match="data must be a Data or HeteroData; got Tensor"):

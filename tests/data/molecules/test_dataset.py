@@ -28,7 +28,7 @@ AWKWARD += ["FP(F)(F)(F)F", "[U]", "*C", "CC[Hg]C", "[H][H]", "N->[Cu]"]
 
 
 @pytest.mark.parametrize("smiles", AWKWARD)
-def test_counts_agree_with_pyg(smiles):
+def test_numbers_of_atoms_and_bonds_equal_those_of_pyg(smiles):
     graph, theirs = smiles_to_data(smiles), from_smiles(smiles)
     assert graph.x.shape == (theirs.num_nodes, len(ATOM_FEATURES))
     assert graph.edge_attr.shape == (theirs.num_edges, len(BOND_FEATURES))
@@ -39,7 +39,7 @@ def test_counts_agree_with_pyg(smiles):
 
 
 @pytest.mark.parametrize("smiles", AWKWARD)
-def test_every_one_hot_field_names_one_value(smiles):
+def test_each_one_hot_feature_has_exactly_one_value(smiles):
     graph = smiles_to_data(smiles)
     for names, rows in ((ATOM_FEATURES, graph.x), (BOND_FEATURES, graph.edge_attr)):
         assert len(set(names)) == len(names) == rows.shape[1]
@@ -55,7 +55,7 @@ ATOMS = st.sampled_from(["C", "N", "O", "F", "Cl", "[nH]", "[Se]", "[Fe+2]", "c1
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ATOMS, min_size=1, max_size=8), st.randoms(use_true_random=False))
-def test_shapes_and_features_do_not_depend_on_the_order_of_atoms(parts, random):
+def test_features_of_a_molecule_do_not_depend_on_the_order_of_atoms(parts, random):
     molecule = Chem.MolFromSmiles(".".join(parts))
     if molecule is None:
         molecule = Chem.MolFromSmiles("CCO")
@@ -93,14 +93,14 @@ def test_shapes_and_features_do_not_depend_on_the_order_of_atoms(parts, random):
         (3.5, "must be text"),
     ],
 )
-def test_a_bad_smiles_is_an_error_with_its_reason(smiles, says, capfd):
+def test_invalid_smiles_raises_error_with_its_reason(smiles, says, capfd):
     with pytest.raises(ValueError, match=says):
         smiles_to_data(smiles)
     out, err = capfd.readouterr()
     assert out == err == ""
 
 
-def test_molecules_above_max_atoms_are_refused():
+def test_molecules_with_more_than_max_atoms_raise_error():
     assert len(smiles_to_data("C" * 1001, max_atoms=2000).x) == 1001
     assert len(smiles_to_data("[H]C([H])([H])[13CH2]Br", max_atoms=3).x) == 3
     with pytest.raises(ValueError, match="3 atoms are more than max_atoms=2"):
@@ -110,7 +110,7 @@ def test_molecules_above_max_atoms_are_refused():
             call("C", max_atoms=0)
 
 
-def test_a_batch_equals_that_of_pyg():
+def test_batch_of_molecules_equals_that_of_pyg():
     molecules = read_smiles(AWKWARD, range(len(AWKWARD)))
     ours, theirs = batch_molecules(molecules), Batch.from_data_list(molecules.graphs)
     for key in ("x", "edge_index", "edge_attr", "batch", "ptr", "y"):
@@ -124,7 +124,7 @@ def test_a_batch_equals_that_of_pyg():
         assert torch.equal(ours[key], theirs[key]), key
 
 
-def test_a_batch_of_other_objects_is_refused():
+def test_batch_of_objects_other_than_data_raises_error():
     with pytest.raises(TypeError, match="molecules must contain Data objects; got str"):
         batch_molecules(["CC"])
 
@@ -134,7 +134,7 @@ def five():
     return read_smiles(["C", "CC", "CCC", "O", "CN"], [0, 1, None, 3, 4])
 
 
-def test_one_molecule_is_a_data_object_of_pyg(five):
+def test_index_of_one_molecule_returns_a_data_object_of_pyg(five):
     for i in (0, 4, -1, np.int64(2), torch.tensor(3)):
         data, expected = five[i], smiles_to_data(five.smiles[i])
         assert isinstance(data, Data)
@@ -169,7 +169,7 @@ def test_one_molecule_is_a_data_object_of_pyg(five):
     ],
     ids=str,
 )
-def test_several_molecules_are_selected_as_from_an_array(five, index, expected):
+def test_slices_lists_and_masks_select_molecules_as_from_an_array(five, index, expected):
     chosen = five[index]
     assert isinstance(chosen, Molecules)
     assert chosen.smiles == [five.smiles[i] for i in expected]
@@ -195,12 +195,12 @@ def test_several_molecules_are_selected_as_from_an_array(five, index, expected):
     ],
     ids=str,
 )
-def test_a_wrong_position_is_named(five, index, error, says):
+def test_invalid_index_of_molecules_raises_error(five, index, error, says):
     with pytest.raises(error, match=says):
         five[index]
 
 
-def test_molecules_are_a_data_set_for_torch_and_pyg(five):
+def test_molecules_can_be_split_by_torch_and_loaded_by_pyg(five):
     assert [data.smiles for data in five] == [data.smiles for data in five.graphs] == five.smiles
     train, test = torch.utils.data.random_split(five, [3, 2])
     assert sorted(data.smiles for part in (train, test) for data in part) == sorted(five.smiles)
@@ -211,7 +211,7 @@ def test_molecules_are_a_data_set_for_torch_and_pyg(five):
     assert torch.equal(torch.cat([batch.x for batch in batches]), batch_molecules(five).x)
 
 
-def test_a_missing_target_is_nan_and_masked():
+def test_missing_target_is_nan_and_masked():
     molecules = read_smiles(["C", "CC", "CCC"])
     y = torch.tensor([[1, math.nan], [math.nan, math.nan], [2, 3]])
     molecules = Molecules(molecules.smiles, molecules.arrays, y, ("a", "b"), molecules.rows)

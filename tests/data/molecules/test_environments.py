@@ -25,7 +25,7 @@ def keys_of(*smiles: str) -> np.ndarray:
     return builder.skeletons().environments
 
 
-def test_descriptors_equal_those_of_rdkit():
+def test_descriptors_of_featurised_molecules_equal_those_of_rdkit():
     smiles = [*load_molecules("chembl2321810").smiles[::4], *ODD]
     result = featurise(smiles)
     assert not any(result.errors)
@@ -33,7 +33,7 @@ def test_descriptors_equal_those_of_rdkit():
     np.testing.assert_allclose(result.inputs.descriptors.numpy(), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_the_order_of_atoms_does_not_matter():
+def test_keys_of_atom_environments_do_not_depend_on_the_order_of_atoms():
     assert sorted(keys_of("CCO").tolist()) == sorted(keys_of("OCC").tolist())
     first, again = keys_of("NCC(=O)O").tolist(), keys_of("CCO", "OC(=O)CN").tolist()
     assert sorted(first) == sorted(again[3:])
@@ -50,12 +50,12 @@ def test_the_order_of_atoms_does_not_matter():
         ("CC(=O)O", "CC(=O)N"),  # The two molecules differ only in one of their oxygen atoms.
     ],
 )
-def test_different_environments_have_different_numbers(one, other):
+def test_different_atom_environments_have_different_keys(one, other):
     last = {"CC(=O)O": 2}.get(one, -1)
     assert keys_of(one)[last] != keys_of(other)[last]
 
 
-def test_codes_of_atoms_and_bonds_are_not_mixed_up():
+def test_environment_key_changes_if_codes_of_atom_and_bond_are_exchanged():
     ends, zeros = np.array([[0, 1]]), np.zeros(2, np.uint64)
     numbers = [
         environments(zeros, np.array([0, seen], np.uint64), np.zeros(2, bool),
@@ -66,7 +66,7 @@ def test_codes_of_atoms_and_bonds_are_not_mixed_up():
 
 
 @pytest.mark.parametrize("most", [0, 100])
-def test_an_environment_is_described_once_until_there_are_too_many(most, monkeypatch):
+def test_equal_atom_environments_are_described_once_if_the_cache_has_room(most, monkeypatch):
     monkeypatch.setattr("gattn.data.molecules.environments.MOST", most)
     described = []
 

@@ -16,7 +16,7 @@ def _hot(values, names):
     return {name for name, value in zip(names, values) if value == 1}
 
 
-def test_atoms_are_described_by_name():
+def test_atom_features_have_the_expected_names():
     alanine = Chem.MolFromSmiles("C[C@H](N)C(=O)[O-]")
     centre, oxygen = alanine.GetAtomWithIdx(1), alanine.GetAtomWithIdx(5)
     features = {"element=C", "degree=3", "charge=0", "chirality=S", "hydrogens=1"}
@@ -29,14 +29,14 @@ def test_atoms_are_described_by_name():
     )
 
 
-def test_rare_elements_are_of_the_kind_other():
+def test_rare_elements_charges_and_bond_orders_have_the_feature_other():
     uranium = Chem.MolFromSmiles("[U+6]").GetAtomWithIdx(0)
     assert {"element=other", "charge=other"} <= _hot(atom_features(uranium), ATOM_FEATURES)
     dative = Chem.MolFromSmiles("N->[Cu]").GetBondWithIdx(0)
     assert "order=other" in _hot(bond_features(dative), BOND_FEATURES)
 
 
-def test_bonds_are_described_by_name():
+def test_bond_features_have_the_expected_names():
     trans = Chem.MolFromSmiles("F/C=C/F").GetBondWithIdx(1)
     assert _hot(bond_features(trans), BOND_FEATURES) == {"order=DOUBLE", "stereo=E"}
     ring = Chem.MolFromSmiles("c1ccccc1").GetBondWithIdx(0)
@@ -44,7 +44,7 @@ def test_bonds_are_described_by_name():
     assert _hot(bond_features(ring), BOND_FEATURES) == features
 
 
-def test_changed_features_require_a_new_version():
+def test_checksum_of_features_equals_that_of_the_featuriser_version():
     """If the atom or bond features change, FEATURISER and the pair of values in this test must be
     updated.
     """
@@ -57,7 +57,7 @@ def test_changed_features_require_a_new_version():
     assert (FEATURISER, digest.hexdigest()[:16]) == ("2", "bb725ebd4893990f")
 
 
-def test_missing_rdkit_is_named_with_its_extra():
+def test_missing_rdkit_raises_error_that_names_the_extra():
     code = (
         "import sys; sys.modules['rdkit'] = None\n"
         "from gattn.data import molecule_identities, smiles_to_data\n"

@@ -11,7 +11,7 @@ from gattn.data import morgan_fingerprints, tanimoto, tanimoto_neighbours, tanim
 SMILES = ["CCO", "CCCO", "c1ccccc1", "Cc1ccccc1", "CC(=O)Nc1ccc(O)cc1", "[Na+]"]
 
 
-def test_similarity_equals_that_of_rdkit():
+def test_tanimoto_similarity_equals_that_of_rdkit():
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
     bits = [generator.GetFingerprint(Chem.MolFromSmiles(s)) for s in SMILES]
     expected = [[DataStructs.TanimotoSimilarity(a, b) for b in bits] for a in bits]
@@ -19,12 +19,12 @@ def test_similarity_equals_that_of_rdkit():
     torch.testing.assert_close(tanimoto(prints, prints), torch.tensor(expected))
 
 
-def test_fingerprints_without_bits_have_similarity_zero():
+def test_tanimoto_similarity_of_fingerprints_without_bits_is_zero():
     none = torch.zeros(1, 4)
     assert tanimoto(none, none).item() == 0
 
 
-def test_ridge_equals_that_of_scikit_learn():
+def test_tanimoto_ridge_equals_kernel_ridge_of_scikit_learn():
     kernel_ridge = pytest.importorskip("sklearn.kernel_ridge", reason="compares with scikit-learn")
     prints, y = morgan_fingerprints(SMILES), torch.tensor([1.0, 2.0, 4.0, 5.0, 3.0, 0.0])
     model = kernel_ridge.KernelRidge(alpha=0.1, kernel="precomputed")
@@ -35,7 +35,7 @@ def test_ridge_equals_that_of_scikit_learn():
     np.testing.assert_allclose(got.numpy(), expected, rtol=1e-10)
 
 
-def test_neighbours_are_symmetric_pairs_of_the_most_similar_molecules():
+def test_tanimoto_neighbours_are_symmetric_pairs_of_the_most_similar_molecules():
     edges = tanimoto_neighbours(morgan_fingerprints(SMILES), 2)
     pairs = {tuple(edge) for edge in edges.t().tolist()}
     assert len(pairs) == edges.shape[1]
@@ -47,13 +47,13 @@ def test_neighbours_are_symmetric_pairs_of_the_most_similar_molecules():
 
 
 @pytest.mark.parametrize(("count", "edges"), [(0, 0), (1, 0), (2, 2), (6, 30)])
-def test_more_neighbours_than_molecules_give_all_pairs(count, edges):
+def test_tanimoto_neighbours_are_all_pairs_if_k_exceeds_the_molecules(count, edges):
     got = tanimoto_neighbours(morgan_fingerprints(SMILES[:count]), 10)
     assert got.shape == (2, edges)
     assert got.dtype == torch.int64
 
 
-def test_invalid_inputs_raise_errors():
+def test_invalid_smiles_shapes_ridge_or_k_of_fingerprints_raise_error():
     prints, y = morgan_fingerprints(SMILES), torch.zeros(6)
     with pytest.raises(ValueError, match="RDKit cannot read the SMILES 'C1'"):
         morgan_fingerprints(["C", "C1"])

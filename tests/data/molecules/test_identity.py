@@ -44,7 +44,7 @@ HARD = (
 
 
 @pytest.mark.parametrize("smiles", HARD)
-def test_all_writings_have_one_identity(smiles):
+def test_different_smiles_of_one_molecule_have_one_identity(smiles):
     rng, molecule = random.Random(0), parse_smiles(smiles, 1000)
     expected = identity(molecule)
     texts = [smiles, expected, *writings(molecule, rng), *writings(molecule, rng)]
@@ -63,7 +63,7 @@ def test_different_smiles_of_a_chembl_molecule_have_one_identity():
 
 
 @pytest.mark.parametrize("name", ["bbbp", "tox21"])
-def test_molecules_of_moleculenet_have_one_identity(real_data, name):
+def test_different_smiles_of_a_moleculenet_molecule_have_one_identity(real_data, name):
     """Compare ten SMILES of each of a hundred molecules of each data set."""
     record = get_dataset(name)
     rng = random.Random(2)
@@ -80,7 +80,7 @@ def test_molecules_of_moleculenet_have_one_identity(real_data, name):
     assert checked >= 100
 
 
-def test_other_molecules_have_other_identities():
+def test_different_molecules_have_different_identities():
     texts = [
         # L-alanine, D-alanine, and alanine without a stereo mark.
         "C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O", "CC(N)C(=O)O",
@@ -99,7 +99,7 @@ CIS = ["Cl[Pt@SP1](Cl)([NH3])[NH3]", "[NH3][Pt@SP1]([NH3])(Cl)Cl", "[NH3][Pt@SP2
 TRANS = ["Cl[Pt@SP2](Cl)([NH3])[NH3]", "[NH3][Pt@SP3](Cl)(Cl)[NH3]", "Cl[Pt@SP1]([NH3])(Cl)[NH3]"]
 
 
-def test_square_complexes_with_other_opposite_ligands_have_other_identities():
+def test_cis_and_trans_square_complexes_have_different_identities():
     # In a square-planar complex, the first ligand is opposite the third in SP1, opposite the second
     # in SP2, and opposite the fourth in SP3.
     cis, trans = molecule_identities(CIS), molecule_identities(TRANS)
@@ -107,7 +107,7 @@ def test_square_complexes_with_other_opposite_ligands_have_other_identities():
     assert cis[0] != trans[0] != molecule_identities(["Cl[Pt](Cl)([NH3])[NH3]"])[0]
 
 
-def test_octahedral_complexes_have_one_identity():
+def test_different_smiles_of_one_octahedral_complex_have_one_identity():
     molecule = parse_smiles("[Co@OH1](N)(N)(N)(Cl)(Cl)Cl", 10)
     texts = list(Chem.MolToRandomSmilesVect(molecule, 10, 1))
     assert len(set(molecule_identities(texts))) == 1
@@ -127,7 +127,7 @@ def test_octahedral_complexes_have_one_identity():
         ("CCO", "CCO"),
     ],
 )
-def test_the_parent_is_the_neutral_organic_part(smiles, expected):
+def test_parent_of_a_salt_is_its_neutral_organic_fragment(smiles, expected):
     assert parent(*molecule_identities([smiles])) == expected
 
 
@@ -137,5 +137,5 @@ def test_identities_without_stereo_are_equal_for_stereoisomers():
     assert flat("[2H]C(Cl)(Cl)Cl") == "[2H]C(Cl)(Cl)Cl"
 
 
-def test_no_molecules_have_no_identities():
+def test_identities_of_an_empty_list_are_empty():
     assert molecule_identities([]) == []

@@ -48,7 +48,7 @@ def test_features_of_a_batch_equal_those_of_each_atom_and_bond(read, monkeypatch
     np.testing.assert_array_equal(result.sizes, np.int32(sizes).T)
 
 
-def test_an_aromatic_atom_without_an_aromatic_bond_is_found():
+def test_aromatic_atom_without_aromatic_bond_has_the_feature_aromatic():
     molecule, builder = Chem.MolFromSmiles("C1CCCCC1.c1ccccc1"), MoleculeBuilder()
     # An aromatic atom without an aromatic bond may join aromatic rings.
     molecule.GetAtomWithIdx(2).SetIsAromatic(True)
@@ -59,7 +59,7 @@ def test_an_aromatic_atom_without_an_aromatic_bond_is_found():
     np.testing.assert_array_equal(atoms.table[atoms.order][6:], expected)
 
 
-def test_descriptors_by_counting_equal_those_of_rdkit_for_polymers():
+def test_descriptors_of_polymers_by_counting_equal_those_of_rdkit():
     builder, molecules = packed([*ODD, "CC" * 400, "NC(=O)" * 200])
     columns = [DESCRIPTORS.index(name) for name in COUNTED]
     rows = descriptor_rows(molecules, builder.skeletons())[:, columns]
@@ -67,7 +67,7 @@ def test_descriptors_by_counting_equal_those_of_rdkit_for_polymers():
     np.testing.assert_array_equal(rows, expected)
 
 
-def test_no_molecules_give_no_rows():
+def test_packed_features_of_no_molecules_are_empty():
     builder, _ = packed([])
     result, skeletons = builder.pack(), builder.skeletons()
     assert result.atoms.order.shape == (0,)

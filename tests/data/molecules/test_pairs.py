@@ -39,7 +39,7 @@ def test_atom_pair_columns_equal_those_of_rdkit():
         assert row.tolist() == expected.clip(max=255).tolist(), text
 
 
-def test_pairs_equal_those_of_the_distance_matrix():
+def test_atom_pairs_equal_those_of_the_distance_matrix():
     smiles = [*ODD[:30], "C1" + "CC(O)" * 50 + "C1"]
     graphs = graphs_of(smiles)
     counted = atom_pairs(graphs)
@@ -54,13 +54,13 @@ def test_pairs_equal_those_of_the_distance_matrix():
     assert set(both) == expected
 
 
-def test_a_chain_has_a_pair_for_each_distance_and_place():
+def test_number_of_atom_pairs_of_a_chain_is_the_sum_over_distances():
     # A chain of 9 atoms has 8 + 7 + 6 + 5 + 4 + 3 pairs with 1 to 6 bonds between them.
     counts = count_pairs(graphs_of(["CCCCCCCCC", "C"]))
     assert counts.sum(1, dtype=np.int64).tolist() == [33, 0]
 
 
-def test_hydrogen_atoms_do_not_count():
+def test_explicit_hydrogens_do_not_change_atom_pair_counts():
     smiles = ["CCO", "C[C@H](N)C(=O)O.Cl", "c1cc[nH]c1", "F/C=C/Cl"]
     assert np.array_equal(
         count_pairs(graphs_of(smiles, add_h=True)), count_pairs(graphs_of(smiles))
@@ -69,14 +69,14 @@ def test_hydrogen_atoms_do_not_count():
 
 
 @pytest.mark.parametrize("rows", [1, 100, 1000])
-def test_the_number_of_atoms_in_a_piece_does_not_change_the_counts(monkeypatch, rows):
+def test_chunk_size_does_not_change_atom_pair_counts(monkeypatch, rows):
     graphs = graphs_of(ODD)
     expected = count_pairs(graphs)
     monkeypatch.setattr(pairs, "ROWS", rows)
     assert np.array_equal(count_pairs(graphs), expected)
 
 
-def test_a_long_polymer_takes_less_than_two_seconds():
+def test_atom_pairs_of_a_long_polymer_take_less_than_two_seconds():
     graphs = graphs_of(["CC(c1ccccc1)" * 125])
     begin = time.process_time()
     counts = count_pairs(graphs)

@@ -9,7 +9,7 @@ import torch
 from gattn.data import ATOM_FEATURES, MoleculeError, batch_molecules, load_molecules, read_smiles
 
 
-def test_all_bad_rows_are_reported_at_once():
+def test_one_error_lists_all_invalid_smiles():
     with pytest.raises(MoleculeError) as caught:
         read_smiles(["CCO", "C1CC", "", "CC", None])
     assert [bad.row for bad in caught.value.bad] == [1, 2, 4]
@@ -20,7 +20,7 @@ def test_all_bad_rows_are_reported_at_once():
     assert len(caught.value.bad) == 25
 
 
-def test_targets_stay_with_their_molecules_after_skipped_rows():
+def test_targets_match_their_molecules_if_invalid_smiles_are_skipped():
     molecules = read_smiles(["C", "C1", "CC", "N"], [1, 2, None, 4], on_error="skip")
     assert molecules.smiles == ["C", "CC", "N"]
     assert molecules.rows == (0, 2, 3)
@@ -30,7 +30,7 @@ def test_targets_stay_with_their_molecules_after_skipped_rows():
     assert [bad.row for bad in molecules.bad] == [1]
 
 
-def test_invalid_options_raise_errors():
+def test_unknown_on_error_or_wrong_number_of_targets_raises_error():
     with pytest.raises(ValueError, match='"raise" or "skip"; got'):
         read_smiles(["C"], on_error="ignore")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="y must have 2 rows"):
@@ -39,7 +39,7 @@ def test_invalid_options_raise_errors():
         read_smiles("CCO")
 
 
-def test_numbers_written_as_texts_are_targets_and_other_texts_are_refused():
+def test_texts_of_numbers_are_targets_and_other_texts_raise_error():
     molecules = read_smiles(["C", "CC", "CCC"], ["1.5", "-2", "nan"])  # type: ignore[list-item]
     assert molecules.y[:2, 0].tolist() == [1.5, -2]
     for text in ("1,008", ">10", "high"):
@@ -48,7 +48,7 @@ def test_numbers_written_as_texts_are_targets_and_other_texts_are_refused():
 
 
 @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
-def test_rows_of_targets_have_their_names(kind):
+def test_target_columns_have_the_names_of_the_argument_or_default_names(kind):
     rows = kind([[1.5, math.nan], [-2000.0, 0.0], [3.0, 4.0]])
     molecules = read_smiles(["C", "C1", "CC"], rows, targets=["a", "b"], on_error="skip")
     assert molecules.targets == ("a", "b")
@@ -57,7 +57,7 @@ def test_rows_of_targets_have_their_names(kind):
     assert read_smiles(["C"], [[1.0, 2.0]]).targets == ("y0", "y1")
 
 
-def test_rows_of_targets_of_other_lengths_are_refused():
+def test_target_rows_of_unequal_lengths_raise_error():
     with pytest.raises(ValueError, match="2 numbers in each row; row 1 has 1"):
         read_smiles(["C", "CC"], [[1.0, 2.0], [1.0]])
     with pytest.raises(ValueError, match="1 numbers in each row; row 0 has 2"):
@@ -66,7 +66,7 @@ def test_rows_of_targets_of_other_lengths_are_refused():
         read_smiles(["C"], [1.0], targets="a")
 
 
-def test_an_empty_list_gives_an_empty_data_set():
+def test_empty_list_of_smiles_gives_an_empty_data_set():
     molecules = read_smiles([])
     assert len(molecules) == 0
     assert molecules.y.shape == (0, 0)
@@ -76,7 +76,7 @@ def test_an_empty_list_gives_an_empty_data_set():
     assert batch.ptr.tolist() == [0]
 
 
-def test_chembl2321810_has_all_molecules():
+def test_chembl2321810_has_1017_molecules_with_finite_labels():
     molecules = load_molecules("CHEMBL2321810")
     assert len(molecules) == 1017
     assert molecules.y.shape == (1017, 1)
@@ -91,7 +91,7 @@ def test_chembl2321810_has_all_molecules():
 @pytest.mark.parametrize(
     ("name", "count", "bad", "tasks"), [("esol", 1128, 0, 1), ("freesolv", 642, 0, 1)]
 )
-def test_moleculenet_sets_have_the_known_numbers_of_molecules(real_data, name, count, bad, tasks):
+def test_esol_and_freesolv_have_the_published_molecule_counts(real_data, name, count, bad, tasks):
     molecules = load_molecules(name, real_data, download=False)
     assert (len(molecules), len(molecules.bad), molecules.y.shape[1]) == (count, bad, tasks)
     assert molecules.y.isfinite().all()
@@ -100,20 +100,20 @@ def test_moleculenet_sets_have_the_known_numbers_of_molecules(real_data, name, c
 
 
 @pytest.mark.slow
-def test_an_empty_cell_of_a_registered_table_is_a_missing_target(real_data):
+def test_empty_cell_of_tox21_is_a_missing_target(real_data):
     molecules = load_molecules("tox21", real_data, download=False, on_error="skip")
     assert molecules.y.shape[1] == 12
     assert 0 < molecules.mask.float().mean() < 1
 
 
 @pytest.mark.slow
-def test_moleculenet_with_molecules_that_rdkit_refuses(real_data):
+def test_bbbp_has_eleven_smiles_that_rdkit_cannot_read(real_data):
     with pytest.raises(MoleculeError, match="11 bad"):
         load_molecules("bbbp", real_data, download=False)
     molecules = load_molecules("bbbp", real_data, download=False, on_error="skip")
     assert (len(molecules), len(molecules.bad)) == (2039, 11)
 
 
-def test_a_citation_network_holds_no_molecules():
+def test_load_molecules_of_a_citation_network_raises_error():
     with pytest.raises(ValueError, match="load_citation"):
         load_molecules("cora")

@@ -33,7 +33,7 @@ def plain_clusters(distances, limit):
 
 
 @pytest.mark.parametrize("limit", [0.35, 0.65])
-def test_butina_clusters_have_reference_sizes_and_a_centre(smiles, distances, limit):
+def test_sizes_of_butina_clusters_equal_those_of_the_reference(smiles, distances, limit):
     numbers = butina_clusters(smiles, distance=limit)
     sizes = torch.tensor(numbers).bincount().tolist()
     assert sizes == sorted(sizes, reverse=True)
@@ -43,7 +43,7 @@ def test_butina_clusters_have_reference_sizes_and_a_centre(smiles, distances, li
         assert any(all(distances[i][j] <= limit + 1e-6 for j in members) for i in members)
 
 
-def test_no_cluster_is_in_two_parts(smiles, monkeypatch):
+def test_each_butina_cluster_is_in_one_split_only(smiles, monkeypatch):
     monkeypatch.setattr(similarity_splits, "BLOCK", 7)
     split, numbers = butina_split(smiles), torch.tensor(butina_clusters(smiles))
     parts = [set(numbers[part].tolist()) for part in (split.train, split.val, split.test)]
@@ -52,7 +52,7 @@ def test_no_cluster_is_in_two_parts(smiles, monkeypatch):
     assert split.protocol == "Butina 8:1:1"
 
 
-def test_splits_by_similarity_do_not_depend_on_the_order_of_the_molecules(smiles):
+def test_butina_split_does_not_depend_on_the_order_of_molecules(smiles):
     smiles = [*smiles[:40], *("C" * n for n in range(1, 9)), *("C" * n + "O" for n in range(1, 9))]
     order = torch.randperm(len(smiles), generator=torch.Generator().manual_seed(0)).tolist()
     shuffled = [smiles[i] for i in order]
@@ -63,14 +63,14 @@ def test_splits_by_similarity_do_not_depend_on_the_order_of_the_molecules(smiles
         assert sorted(members) == sorted(shuffled[i] for i in getattr(second, part).tolist())
 
 
-def test_no_molecules_have_no_clusters_and_too_many_are_refused(smiles, monkeypatch):
+def test_butina_clusters_of_no_molecules_are_empty_and_too_many_raise_error(smiles, monkeypatch):
     assert butina_clusters([]) == []
     monkeypatch.setattr(similarity_splits, "MOST_COMPARED", 3)
     with pytest.raises(ValueError, match="at most 3 molecules; got 80: use scaffold or random"):
         butina_clusters(smiles)
 
 
-def test_equal_times_stay_together():
+def test_rows_of_equal_time_are_in_one_split():
     split = split_by_order([3, 1, 2, 2, 2, 5, 4, 4, 0, 9], (0.5, 0.3, 0.2), "by time")
     assert split.train.tolist() == [8, 1, 2, 3, 4]
     assert split.val.tolist() == [0, 6, 7]

@@ -37,7 +37,7 @@ from gattn.data.molecules.smiles import parse_smiles
         ("[CH3:1][C@H](F)[CH3:2]", "CC(C)F"),
     ],
 )  # fmt: skip
-def test_a_cell_is_read_as_its_molecule(text, smiles):
+def test_smiles_with_a_name_white_space_or_extension_is_read(text, smiles):
     assert molecule_identities([text]) == [smiles]
     ours, plain = smiles_to_data(text), smiles_to_data(smiles)
     assert sorted(ours["x"].tolist()) == sorted(plain["x"].tolist())
@@ -92,7 +92,7 @@ MIXED = "a cell must contain one molecule"
         ("C1CC", "not valid SMILES; unclosed ring"),
     ],
 )
-def test_a_cell_that_is_no_molecule_is_an_error_with_its_kind(text, says, capfd):
+def test_cell_without_exactly_one_molecule_raises_error_with_its_reason(text, says, capfd):
     with pytest.raises(ValueError) as error:
         smiles_to_data(text)
     assert says in str(error.value)
@@ -100,7 +100,7 @@ def test_a_cell_that_is_no_molecule_is_an_error_with_its_kind(text, says, capfd)
     assert out == err == ""
 
 
-def test_every_reader_reads_a_cell_alike():
+def test_every_function_refuses_a_cell_with_two_smiles():
     text = "CCO CCN"
     assert MIXED in read_smiles([text], on_error="skip").bad[0].reason
     for reader in (molecule_descriptors, morgan_fingerprints, molecule_identities, scaffold_split):
@@ -108,13 +108,13 @@ def test_every_reader_reads_a_cell_alike():
             reader([text])
 
 
-def test_atoms_are_in_the_order_of_the_text():
+def test_parsed_atoms_are_in_the_order_of_the_smiles():
     symbols = [
         atom.GetSymbol() for atom in parse_smiles("[OH:3][CH2:1]N |$_R1$| name", 9).GetAtoms()
     ]
     assert symbols == ["O", "C", "N"]
 
 
-def test_cxsmiles_in_a_list_are_read():
+def test_list_of_cxsmiles_is_read_without_change():
     texts = ["CO", "CN |$_R1$|", "CCl chloromethane"]
     assert read_smiles(texts).smiles == texts

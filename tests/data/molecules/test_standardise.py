@@ -29,16 +29,16 @@ from gattn.data.molecules.standardise import STEPS, standardise
         ("CCO", [], "CCO"),
     ],
 )
-def test_each_step_gives_the_expected_smiles(smiles, steps, expected):
+def test_each_step_of_standardisation_gives_the_expected_smiles(smiles, steps, expected):
     assert standardise(Chem.MolFromSmiles(smiles), steps) == expected
 
 
-def test_the_order_of_the_steps_is_that_of_the_table():
+def test_order_of_standardisation_steps_does_not_change_the_smiles():
     molecule = Chem.MolFromSmiles("[Na+].[O-]c1ccccn1.O")
     assert standardise(molecule, list(STEPS)) == standardise(molecule, list(STEPS)[::-1])
 
 
-def test_other_writings_and_a_second_pass_give_the_same_molecule():
+def test_standardisation_does_not_depend_on_atom_order_and_is_idempotent():
     generator = random.Random(0)
     for smiles in generator.sample(load_molecules("chembl2321810").smiles, 12):
         molecule = Chem.MolFromSmiles(smiles)
@@ -50,12 +50,12 @@ def test_other_writings_and_a_second_pass_give_the_same_molecule():
         assert identity(Chem.MolFromSmiles(again)) == identity(Chem.MolFromSmiles(once))
 
 
-def test_an_unknown_step_is_an_error():
+def test_unknown_step_of_standardisation_raises_error():
     with pytest.raises(ValueError, match="must be one of largest-fragment, neutral, tautomer; got"):
         standardise(Chem.MolFromSmiles("C"), ["salts"])
 
 
-def test_packed_inputs_of_a_salt_are_those_of_its_parent():
+def test_standardised_salt_has_the_features_of_its_parent():
     salt, acid, unread = ["CC(=O)[O-].[Na+]", "OC(C)=O", "C1CC"]
     with rdBase.BlockLogs():
         packed = read_packed(

@@ -36,7 +36,7 @@ def _rows(smiles):
     return sorted(graph.x.tolist()), sorted(graph.edge_attr.tolist())
 
 
-def test_descriptors_of_stereochemistry_equal_those_of_rdkit():
+def test_stereo_constants_equal_the_enum_values_of_rdkit():
     tags, kinds = Chem.ChiralType, Chem.BondStereo
     centres = tags.CHI_TETRAHEDRAL_CW, tags.CHI_TETRAHEDRAL_CCW
     planar = kinds.STEREOZ, kinds.STEREOE, kinds.STEREOCIS, kinds.STEREOTRANS
@@ -46,7 +46,7 @@ def test_descriptors_of_stereochemistry_equal_those_of_rdkit():
 
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-def test_stereoisomers_have_different_numbers(pair):
+def test_stereoisomers_have_different_features(pair):
     assert _rows(pair[0]) != _rows(pair[1])
 
 
@@ -59,11 +59,11 @@ def test_stereoisomers_have_different_numbers(pair):
         ("[H]/N=C(/C)CC", "[2H]/N=C(/C)CC", "CC/C(C)=N\\[H]"),
     ],
 )
-def test_writings_of_one_isomer_have_equal_numbers(texts):
+def test_different_smiles_of_one_stereoisomer_have_equal_features(texts):
     assert all(_rows(text) == _rows(texts[0]) for text in texts)
 
 
-def test_symmetric_atoms_have_one_label():
+def test_symmetric_stereocentres_have_equal_labels():
     for text in ("C[C@H]1CC[C@@H](C)CC1", "C[C@H]1CC[C@H](C)CC1"):
         labels = configurations(Chem.MolFromSmiles(text)).atoms
         assert len(labels) == 2
@@ -72,7 +72,7 @@ def test_symmetric_atoms_have_one_label():
     assert sorted(tartaric.values()) == ["R", "R"]
 
 
-def test_nine_inositols_have_nine_graphs():
+def test_nine_inositol_isomers_have_nine_different_sets_of_labels():
     """The isomers differ only in the configurations of their six centres, which are compared as
     rings of labels.
     """
@@ -87,7 +87,7 @@ def test_nine_inositols_have_nine_graphs():
     assert len(rings) == 9
 
 
-def test_atoms_of_unknown_stereochemistry_have_no_label():
+def test_stereocentres_of_unknown_configuration_have_no_label():
     text = "C[C@H](F)[C@@H](O)Cl"
     assert configurations(Chem.MolFromSmiles(text)).atoms == {1: "S", 3: "S"}
     for group in ("&1", "o1"):
@@ -97,11 +97,11 @@ def test_atoms_of_unknown_stereochemistry_have_no_label():
     assert configurations(unknown).bonds == {1: "any"}
 
 
-def test_centres_of_other_shapes_have_no_label():
+def test_square_planar_centre_has_the_label_other():
     assert configurations(Chem.MolFromSmiles("C[Pt@SP1](F)(Cl)Br")).atoms == {1: "other"}
 
 
-def test_the_molecule_is_not_changed():
+def test_stereo_labels_do_not_change_the_cip_code_of_the_molecule():
     molecule = Chem.MolFromSmiles("C[S@](=O)CC")
     before = molecule.GetAtomWithIdx(1).GetProp("_CIPCode")
     # RDKit's legacy labeller assigns another label to this sulfur atom.
@@ -112,13 +112,13 @@ def test_the_molecule_is_not_changed():
 RING = "[C@@H]1(C)" + "[C@H](C)" * 20 + "1"
 
 
-def test_beyond_the_first_bound_the_canonical_smiles_is_labelled(monkeypatch):
+def test_labels_above_the_first_step_limit_are_those_of_the_canonical_smiles(monkeypatch):
     monkeypatch.setattr(stereo, "FIRST_STEPS", 10)
     assert set(configurations(Chem.MolFromSmiles(RING)).atoms.values()) == {"s"}
     assert set(configurations(Chem.MolFromSmiles("CCO." + RING)).atoms) == {3, *range(5, 45, 2)}
 
 
-def test_beyond_the_last_bound_every_centre_has_the_label_other(monkeypatch):
+def test_every_stereocentre_above_the_last_step_limit_has_the_label_other(monkeypatch):
     monkeypatch.setattr(stereo, "FIRST_STEPS", 10)
     molecule = Chem.MolFromSmiles(f"C/C=C/C.{RING}")
     full = configurations(molecule)
@@ -150,20 +150,20 @@ def test_beyond_the_last_bound_every_centre_has_the_label_other(monkeypatch):
         ("[2H][N+]([2H])([2H])C", "[NH3+]C"),
     ],
 )
-def test_labels_do_not_depend_on_the_writing_of_stereo_bonds(text, same):
+def test_explicit_hydrogens_and_map_numbers_do_not_change_features(text, same):
     graph, other = smiles_to_data(text), smiles_to_data(same)
     assert torch.equal(graph.x, other.x)
     assert torch.equal(graph.edge_index, other.edge_index)
     assert torch.equal(graph.edge_attr, other.edge_attr)
 
 
-def test_isotopes_of_heavy_atoms_are_masses():
+def test_isotope_of_a_heavy_atom_changes_only_the_mass_feature():
     heavy, light = smiles_to_data("[13CH4]").x[0], smiles_to_data("C").x[0]
     assert float(heavy[-1]) == pytest.approx(0.13003, abs=1e-4)
     assert torch.equal(heavy[:-1], light[:-1])
 
 
-def test_positions_of_atoms_are_those_in_the_text():
+def test_positions_of_heavy_atoms_count_explicit_hydrogens_of_the_smiles():
     assert written_places("[H]OC", 2) == [1, 2]
     assert written_places("[2H]C([H])([2H])O", 2) == [1, 4]
     assert written_places("[Hg]C[H]", 2) == [0, 1]
@@ -173,7 +173,7 @@ def test_positions_of_atoms_are_those_in_the_text():
         written_places("[H]OC", 3)
 
 
-def test_a_molecule_without_marks_is_not_copied():
+def test_molecule_without_explicit_hydrogens_is_returned_without_a_copy():
     for text in ("CCO", "C[C@H](N)C(=O)O", "[Hg]C", "[H]OC", "[NH4+]"):
         molecule = Chem.MolFromSmiles(text)
         assert plain(molecule, text) is molecule

@@ -61,13 +61,13 @@ def _bonds(graph, atoms):
     return dict(zip(ends, graph["edge_attr"].tolist(), strict=True))
 
 
-def test_writings_of_a_molecule_have_the_same_features():
+def test_different_smiles_of_a_molecule_have_the_same_features():
     count, wrong = _differences(MOLECULES, 3 * len(HABITS))
     assert count == len(MOLECULES) * 25 == 500
     assert wrong == []
 
 
-def test_writings_have_the_same_fingerprints_and_descriptors():
+def test_different_smiles_have_the_same_fingerprints_and_descriptors():
     for smiles in MOLECULES:
         texts = [writing.text for writing in writings(smiles, len(HABITS))]
         for rows in (morgan_fingerprints(texts), molecule_descriptors(texts)):
@@ -75,7 +75,7 @@ def test_writings_have_the_same_fingerprints_and_descriptors():
 
 
 @pytest.mark.slow
-def test_writings_of_real_molecules_have_the_same_features(real_data):
+def test_different_smiles_of_moleculenet_molecules_have_the_same_features(real_data):
     draw, total = random.Random(0), 0
     for name in ("bbbp", "esol", "freesolv", "hiv", "tox21"):
         record = get_dataset(name)
