@@ -67,7 +67,7 @@ def test_distributed_layer_matches_layer_on_whole_graph(name, kind, dtype, size)
 
 
 @every(layers(conv=True))
-def test_every_convolution_runs_distributed_or_raises(layer):
+def test_every_convolution_equals_one_process_or_raises_error(layer):
     edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
     arguments = layer.called(), edge_index, partition, torch.float64, 2 * layer.edge_attr
     if layer.kind in WHOLE_ONLY:
@@ -79,7 +79,7 @@ def test_every_convolution_runs_distributed_or_raises(layer):
 
 @pytest.mark.parametrize("name", ["GATConv, edges", "GATv2Conv", "TransformerConv, edges"])
 @pytest.mark.parametrize("fill_value", ["mean", "max", 2.0])
-def test_layers_edge_by_edge_equal_one_process_for_each_fill_value(name, fill_value):
+def test_edge_by_edge_layers_equal_one_process_for_each_fill_value(name, fill_value):
     layer = layers()[name].make()
     layer.register_message_forward_hook(lambda *_: None)
     layer.fill_value = fill_value
@@ -89,13 +89,13 @@ def test_layers_edge_by_edge_equal_one_process_for_each_fill_value(name, fill_va
 
 
 @pytest.mark.parametrize("edges", [0, 1])
-def test_processes_without_nodes_equal_one_process(edges):
+def test_layers_equal_one_process_if_some_processes_have_no_nodes(edges):
     edge_index = random_edges(3, edges)
     for name in ("GATConv", "GATv2Conv", "TransformerConv"):
         compare(layers()[name].make(), edge_index, Partition.contiguous(3, 4), torch.float64)
 
 
-def test_operators_accept_distributed_graph():
+def test_operators_on_a_distributed_graph_equal_those_on_the_whole_graph():
     edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
     q, k, v = torch.randn(3, NODES, 2, 4, dtype=torch.float64)
     score, weight = torch.randn(EDGES, 2).double(), torch.randn(2, 4).double()
@@ -134,7 +134,7 @@ def test_operators_accept_distributed_graph():
             torch.testing.assert_close(out, every_call[name](*everything)[rows])
 
 
-def test_second_derivatives_pass_through_the_exchange():
+def test_second_derivatives_on_a_distributed_graph_equal_the_whole_graph():
     edge_index, partition = random_edges(6, 14), Partition.contiguous(6, 2)
     x = torch.randn(6, 1, 2, dtype=torch.float64)
     weight = torch.randn(14, 1, dtype=torch.float64)
@@ -177,7 +177,7 @@ def test_bytes_sent_equal_halo_rows_times_width():
             assert graph.comm_stats.exchanges == 2
 
 
-def test_edges_are_numbered_as_in_the_whole_graph():
+def test_edge_offsets_of_parts_equal_positions_in_the_whole_graph():
     edge_index = random_edges(NODES, EDGES)
     whole = gattn.Graph(edge_index, NODES)
     for loops in (False, True):
@@ -199,7 +199,7 @@ def fail(message, work, size=2, error=ValueError):
         on_every_rank(size, work)
 
 
-def test_bad_input_gets_one_clear_error():
+def test_invalid_edges_partition_or_rows_of_a_distributed_graph_raise_error():
     edges, partition = torch.tensor([[0, 1, 5], [1, 2, 0]]), Partition.contiguous(3, 2)
     build, build_local = DistributedGraph.from_edges, DistributedGraph.from_local_edges
     fail("source indices .* got 5 at edge 2", lambda p: build(edges, partition, group=p))
@@ -226,7 +226,7 @@ def test_bad_input_gets_one_clear_error():
         build(edges, partition)
 
 
-def test_processes_with_different_inputs_all_raise():
+def test_all_processes_raise_error_if_their_edges_or_partitions_differ():
     edge_index = random_edges(NODES, EDGES)
     mine, other = Partition.contiguous(NODES, 2), Partition((0, 3, NODES))
 

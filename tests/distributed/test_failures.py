@@ -19,7 +19,7 @@ EXPECTED = {"raise": FAILED, "kill": NO_HEARTBEAT, "hang": NO_HEARTBEAT}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", EXPECTED)
-def test_other_processes_end_and_name_the_failed_one(start, how):
+def test_processes_exit_and_name_the_process_that_failed(start, how):
     begin = time.monotonic()
     processes, folder = start(3, ranks.end_badly, how, timeout=8.0)
     for rank in (0, 2):
@@ -33,7 +33,7 @@ def test_other_processes_end_and_name_the_failed_one(start, how):
 
 
 @pytest.mark.slow
-def test_failure_under_torchrun_is_named_by_the_other_process():
+def test_process_under_torchrun_names_the_process_that_failed():
     script = "from tests.distributed import ranks\nfrom gattn.distributed import init_processes\n"
     script += "with init_processes('gloo') as processes: ranks.end_badly(processes, 'kill')"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]

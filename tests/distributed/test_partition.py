@@ -8,7 +8,7 @@ import torch
 from gattn.distributed import Partition
 
 
-def test_contiguous_parts_are_even():
+def test_parts_of_a_contiguous_partition_differ_by_at_most_one_node():
     assert Partition.contiguous(10, 4).bounds == (0, 3, 6, 8, 10)
     assert Partition.contiguous(2, 4).bounds == (0, 1, 2, 2, 2)
     assert Partition.contiguous(0, 2).bounds == (0, 0, 0)
@@ -25,7 +25,7 @@ def two_cliques(n=20):
     return names[pairs.t()], names
 
 
-def test_metis_cuts_few_edges():
+def test_metis_partition_separates_two_cliques():
     pytest.importorskip("pymetis")
     edge_index, names = two_cliques()
     partition = Partition.metis(edge_index, 40, 2)
@@ -37,7 +37,7 @@ def test_metis_cuts_few_edges():
     assert Partition.metis(edge_index, 40, 1).bounds == (0, 40)
 
 
-def test_missing_pymetis_is_an_error_that_names_the_extra(monkeypatch):
+def test_missing_pymetis_raises_error_that_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.raises(ImportError, match=r"pip install gattn\[partition\]"):
         Partition.metis(torch.tensor([[0], [1]]), 2, 2)
@@ -55,6 +55,6 @@ def test_missing_pymetis_is_an_error_that_names_the_extra(monkeypatch):
         (lambda: Partition.from_parts(torch.tensor([0.5]), 2), "an integer for each node"),
     ],
 )
-def test_bad_partitions_are_refused(create, message):
+def test_invalid_bounds_order_or_counts_of_a_partition_raise_error(create, message):
     with pytest.raises(ValueError, match=message):
         create()

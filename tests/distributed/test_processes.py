@@ -27,7 +27,7 @@ def check(parts, whole, dtype=torch.float64):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 4])
-def test_fifty_training_steps_equal_those_of_one_process(run, size):
+def test_fifty_distributed_training_steps_equal_those_of_one_process(run, size):
     partitions = {torch.float64: scattered(NODES, size),
                   torch.float32: Partition.contiguous(NODES, size)}  # fmt: skip
     cases = [(conv, dtype, partition) for conv in CONVS for dtype, partition in partitions.items()]
@@ -40,7 +40,7 @@ def test_fifty_training_steps_equal_those_of_one_process(run, size):
         check(parts, whole.results(losses), dtype)
 
 
-def test_dropout_equals_that_of_one_process(run):
+def test_distributed_training_step_with_dropout_equals_one_process(run):
     results = run(2, ranks.drop, list(CONVS))
     assert len(results) == 2
     for conv, *parts in zip(CONVS, *results, strict=True):
@@ -63,7 +63,7 @@ def test_data_parallel_gradients_equal_those_of_one_process(run):
         torch.testing.assert_close(grads, [p.grad for p in whole.network.parameters()])
 
 
-def test_checkpoint_of_two_processes_resumes_in_three(run, tmp_path):
+def test_training_of_two_processes_resumes_in_three_from_a_checkpoint(run, tmp_path):
     path = tmp_path / "checkpoint.pt"
     run(2, ranks.resume, path, 10)
     results = run(3, ranks.resume, path, 10)
@@ -78,7 +78,7 @@ def test_gradient_missing_on_all_processes_stays_none(run):
         assert (first.tolist(), second.tolist(), third) == ([3, 3], [5, 5], None)
 
 
-def test_edges_received_into_a_reused_buffer_are_seen(run):
+def test_layer_reads_new_edges_received_into_a_reused_buffer(run):
     for edges, out, expected, before in run(2, ranks.receive):
         assert edges.tolist() == [[0, 0, 2, 3], [3, 2, 1, 0]]
         assert torch.equal(out, expected)

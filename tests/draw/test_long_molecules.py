@@ -22,7 +22,7 @@ def bond_lengths(smiles):
     return np.hypot(ends[:, 2] - ends[:, 0], ends[:, 3] - ends[:, 1])
 
 
-def test_chain_lies_along_the_diagonal():
+def test_long_chain_is_drawn_along_the_diagonal():
     chain = "C" * 40
     steps = bond_lengths(chain)
     # The expected length is that of 39 bonds in a zigzag with angles of 120 degrees along a
@@ -31,11 +31,11 @@ def test_chain_lies_along_the_diagonal():
 
 
 @pytest.mark.parametrize("smiles", [LIPID, "COCC" * 12, "NCC(=O)" * 9 + "O"])
-def test_large_molecules_stay_in_their_panel(smiles):
+def test_large_molecules_are_drawn_within_the_picture(smiles):
     assert len(bond_lengths(smiles)) > 20
 
 
-def test_names_are_read_from_the_column_or_after_the_smiles():
+def test_molecule_names_are_read_from_a_column_or_after_the_smiles():
     assert name_column(["smiles", "y"]) == ""
     assert name_column(["id", "smiles", "Name"]) == "Name"
     assert name_after(" CCO  ethanol (dry) ") == "ethanol (dry)"

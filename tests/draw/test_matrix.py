@@ -9,7 +9,7 @@ from gattn.draw import attention_matrix, draw_matrix, figure, matrix
 from tests.draw.panels import drawn_axes
 
 
-def test_weight_is_drawn_at_its_query_and_key():
+def test_attention_matrix_has_each_weight_at_its_query_and_key():
     graph = graphs.causal([4])
     x = torch.randn(4, 2, 8)
     weights = functional.dot_product_attention_weights(x, x, graph)
@@ -30,12 +30,12 @@ def test_weight_is_drawn_at_its_query_and_key():
         ({"keys": list("abc")}, "keys must have 2 names; got 3"),
     ],
 )
-def test_arrays_of_wrong_size_are_refused(options, message):
+def test_draw_matrix_raises_error_if_names_or_size_do_not_match(options, message):
     with pytest.raises(ValueError, match=message):
         draw_matrix([[0, 1], [1, 0]], [1.0, 1.0], **options)
 
 
-def test_rows_and_columns_are_named(monkeypatch):
+def test_axes_show_names_of_queries_and_keys_if_they_are_few(monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(figure, "DOTS", 50)
     seen = drawn_axes(monkeypatch, matrix)

@@ -49,7 +49,7 @@ def texts(picture):
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_odd_molecules_are_drawn_in_both_formats(name):
+def test_unusual_molecules_are_drawn_as_svg_and_png(name):
     atoms = Chem.MolFromSmiles(ODD[name]).GetNumAtoms()
     weights = np.linspace(-1, 1, atoms) if atoms > 1 else [0.5]
     svg = draw_molecule(ODD[name], weights, scale=1.0, title=name)
@@ -62,7 +62,7 @@ def test_odd_molecules_are_drawn_in_both_formats(name):
     assert len(picture.getcolors(1 << 24)) > 3
 
 
-def test_disc_shows_sign_and_size_of_weight():
+def test_colour_and_radius_of_a_disc_show_sign_and_size_of_the_weight():
     circles = discs(draw_molecule("CCCO", [0.2, 0.8, -0.2, -0.8], scale=1.0))
     orange = [red > blue for red, blue, _ in (circles[i] for i in range(4))]
     assert orange == [True, True, False, False]
@@ -83,12 +83,12 @@ def test_only_negative_weights_have_an_outline():
     assert outlines([-0.5, -0.5]) == legend + 2
 
 
-def test_legend_has_negative_weights_only_if_there_are_some():
+def test_legend_has_negative_values_only_if_a_weight_is_negative():
     assert texts(draw_molecule("CO", [0.1, 0.5], scale=0.5)) == ["0", "+0.25", "+0.5"]
     assert texts(draw_molecule("CO", [0.1, -0.1], scale=0.5))[:2] == ["−0.5", "−0.25"]
 
 
-def test_legend_has_the_scale_and_a_note_on_larger_weights():
+def test_legend_marks_its_ends_if_weights_exceed_the_scale():
     within = texts(draw_molecule("CO", [0.1, -0.5], scale=0.5, label="logP"))
     assert within == ["−0.5", "−0.25", "0", "+0.25", "+0.5", "logP"]
     beyond = texts(draw_molecule("CO", [0.1, -0.6], scale=0.5))
@@ -96,7 +96,7 @@ def test_legend_has_the_scale_and_a_note_on_larger_weights():
     assert "≥ +0.5" in beyond
 
 
-def test_text_in_any_alphabet_is_drawn_and_long_text_is_shortened():
+def test_title_in_any_alphabet_is_drawn_and_a_long_line_is_shortened():
     title = "β-carotene <&> 'µ²' 中\x07"
     svg = draw_molecule("CO", [0.1, 0.2], title=title, lines=["x" * 500])
     assert texts(svg)[0] == "β-carotene <&> 'µ²' 中"
@@ -105,7 +105,7 @@ def test_text_in_any_alphabet_is_drawn_and_long_text_is_shortened():
     draw_molecule("CO", [0.1, 0.2], title=title, format="png")
 
 
-def test_rdkit_molecules_keep_their_coordinates_and_are_not_changed():
+def test_draw_molecule_uses_coordinates_of_the_molecule_without_changing_it():
     mol = Chem.MolFromSmiles("c1ccccc1O")
     rdDepictor.Compute2DCoords(mol)
     before = mol.ToBinary()
@@ -125,7 +125,7 @@ def test_rdkit_molecules_keep_their_coordinates_and_are_not_changed():
         ([[0.0] * 1000 + [7.0]], 7.0),
     ],
 )
-def test_shared_scale_is_a_round_percentile(weights, scale):
+def test_shared_scale_is_a_rounded_percentile_of_the_weights(weights, scale):
     assert shared_scale(weights) == scale
 
 
@@ -141,7 +141,7 @@ def test_shared_scale_is_a_round_percentile(weights, scale):
         (lambda: draw_molecule(Chem.MolFromSmiles("C" * 301)), "at most 300 atoms"),
     ],
 )
-def test_bad_input_gets_an_error_that_names_it(call, message):
+def test_invalid_smiles_weights_scale_format_or_size_raises_error(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
@@ -157,7 +157,7 @@ SALTS = [
 
 
 @pytest.mark.parametrize("text", SALTS)
-def test_no_part_of_a_salt_lies_on_another(text):
+def test_fragments_of_a_salt_do_not_overlap_in_the_picture(text):
     """The discs of the largest weights and the bounding boxes of the components of a salt do not
     overlap.
     """
@@ -178,7 +178,7 @@ def test_no_part_of_a_salt_lies_on_another(text):
             assert left > other[1] or right < other[0] or top > other[3] or bottom < other[2]
 
 
-def test_coordinates_of_a_salt_are_not_changed():
+def test_draw_molecule_does_not_change_coordinates_of_a_salt():
     molecule = Chem.MolFromSmiles(SALTS[0])
     rdDepictor.Compute2DCoords(molecule)
     before = molecule.GetConformer().GetPositions()

@@ -42,7 +42,7 @@ def _lines(axes):
     return lines
 
 
-def test_an_edge_is_wide_where_its_weight_is_large(axes):
+def test_width_of_an_edge_at_its_source_grows_with_its_weight(axes):
     draw_network([[0, 1, 2], [1, 0, 1]], [0.2, 0.9, 0.5])
     (_, (at_0, at_1)), (_, (from_1, at_2)) = _lines(axes)
     assert at_0 > at_1 > at_2
@@ -51,7 +51,7 @@ def test_an_edge_is_wide_where_its_weight_is_large(axes):
     assert (from_1 - at_2) / (at_1 - at_2) == pytest.approx(0.5 / 0.2)
 
 
-def test_only_a_sample_of_a_large_network_is_drawn(axes):
+def test_network_above_the_limit_of_nodes_is_drawn_as_a_sample(axes):
     star = np.stack([np.zeros(40, int), np.arange(1, 41)])
     draw_network(star, colour=np.arange(41), most=11)
     dots = axes[0].collections[-1].get_offsets()
@@ -59,13 +59,13 @@ def test_only_a_sample_of_a_large_network_is_drawn(axes):
     assert len(_lines(axes)) == 10
 
 
-def test_classes_have_a_legend_and_nodes_their_labels(axes):
+def test_picture_has_a_legend_of_classes_and_labels_of_nodes(axes):
     draw_network(RING, colour=[0, 0, 0, 1, 1, 1], names=["left", "$x$"], labels=list("abcdef"))
     assert [text.get_text() for text in axes[0].get_legend().get_texts()] == ["left", r"\$x\$"]
     assert [text.get_text() for text in axes[0].texts] == list("abcdef")
 
 
-def test_more_classes_than_colours_differ_by_shape(axes):
+def test_classes_of_equal_colour_have_different_marker_shapes(axes):
     draw_network(RING, colour=[0, 8, 16, 1, 9, 17], names=[f"class {i}" for i in range(18)])
     dots = [
         collection
@@ -78,7 +78,7 @@ def test_more_classes_than_colours_differ_by_shape(axes):
     assert labels == [f"class {i}" for i in (0, 1, 8, 9, 16, 17)]
 
 
-def test_edges_of_largest_weight_are_drawn(axes):
+def test_edges_of_largest_weight_are_drawn_if_edges_exceed_the_limit(axes):
     """The picture contains the strongest edge into each node, and then the strongest of all other
     edges.
     """
@@ -94,7 +94,7 @@ def test_edges_of_largest_weight_are_drawn(axes):
     assert np.allclose(widths[:-100], thin)
 
 
-def test_wrong_and_uncertain_nodes_are_marked(axes):
+def test_wrong_nodes_have_rings_and_uncertain_nodes_are_hollow(axes):
     wrong = np.arange(6) == 2
     draw_network(RING, wrong=torch.from_numpy(wrong), uncertain=np.arange(6) > 3)
     dots, hollow, rings = (c.get_offsets() for c in axes[0].collections[-3:])
@@ -127,7 +127,7 @@ def test_legend_explains_rings_and_hollow_nodes(axes, classes):
     assert legends == [[*first, ["wrong prediction", *several]], [*first, several], [], []]
 
 
-def test_legends_do_not_overlap(axes):
+def test_legends_of_classes_and_of_marks_do_not_overlap(axes):
     names = [f"a class with a long name {i}" for i in range(10)]
     draw_network(
         RING, colour=list(range(6)), names=names, wrong=np.ones(6, bool), wrong_text="wrong"
@@ -177,7 +177,7 @@ def test_sample_of_network_is_connected():
         ({"uncertain": [True]}, r"uncertain must be \[6\] booleans; got bool \(1,\)"),
     ],
 )
-def test_arrays_of_wrong_size_are_refused(options, message):
+def test_invalid_edges_weights_colours_or_labels_raise_error(options, message):
     with pytest.raises(ValueError, match=message):
         draw_network(**{"edge_index": RING, **options})
 
@@ -190,7 +190,7 @@ def test_most_frequent_of_many_classes_have_colours_and_the_others_are_grey(axes
     assert texts == [*(f"class {i}" for i in range(32, 42)), "32 other classes"]
 
 
-def test_sample_contains_each_class_by_its_share_and_few_neighbours_of_a_hub():
+def test_sample_has_nodes_of_every_class_and_few_neighbours_of_a_hub():
     star = np.stack([np.zeros(300, int), np.arange(1, 301)])
     path = np.stack([np.arange(301, 399), np.arange(302, 400)])
     lonely = 400  # the only node of its class
@@ -200,7 +200,7 @@ def test_sample_contains_each_class_by_its_share_and_few_neighbours_of_a_hub():
     assert set(np.bincount(classes[chosen])[:2]) == {11, 9}
 
 
-def test_picture_says_which_part_of_the_network_it_shows(axes):
+def test_title_states_the_numbers_of_drawn_nodes_and_edges(axes):
     edges = np.array([(i, j) for i in range(30) for j in range(30) if i != j]).T
     for options in ({}, {"max_edges": 100}, {"most": 20}):
         draw_network(edges, **{"max_edges": 1000, **options})
@@ -209,6 +209,6 @@ def test_picture_says_which_part_of_the_network_it_shows(axes):
     assert [panel.get_title(loc="left") for panel in axes] == titles
 
 
-def test_no_node_is_hollow_if_all_are_uncertain(axes):
+def test_no_node_is_hollow_if_all_nodes_are_uncertain(axes):
     draw_network(RING, uncertain=np.ones(6, bool), uncertain_text="several classes")
     assert not axes[0].figure.legends

@@ -18,7 +18,7 @@ def run(monkeypatch, capsys, *arguments):
 
 
 @pytest.mark.slow
-def test_accuracy_of_every_graph_and_its_limit_are_reported(monkeypatch, capsys):
+def test_example_reports_accuracy_of_each_graph_and_its_upper_limit(monkeypatch, capsys):
     result = run(monkeypatch, capsys, "--epochs", "1", "--steps", "2", "--seed", "3")
     for task, kinds in {
         "digits": ("grid", "none"),

@@ -31,7 +31,7 @@ def run(monkeypatch, capsys):
     return run
 
 
-def test_node_classification_learns(run):
+def test_node_classification_example_exceeds_70_percent_accuracy(run):
     result, out, err = run("node_classification", "--epochs", 15, "--seed", 1)
     assert "measured labels on constructed edges" in out
     assert result["seed"] == 1
@@ -42,14 +42,14 @@ def test_node_classification_learns(run):
 
 
 @pytest.mark.slow
-def test_missing_links_are_ranked_better_than_at_random(run):
+def test_missing_links_example_has_twice_the_mrr_of_chance(run):
     result, out, _ = run("missing_links", "--epochs", 30)
     assert result["mrr"] > 2 * result["chance"]
     assert "probability" in out
 
 
 @pytest.mark.slow
-def test_typed_nodes_are_predicted_from_another_type(run):
+def test_typed_nodes_example_is_better_than_the_most_frequent_topic(run):
     result, out, _ = run("typed_nodes", "--papers", 240, "--authors", 90, "--epochs", 15)
     assert result["accuracy"]["model"] > result["accuracy"]["most frequent topic"] + 0.2
     assert sum(result["attention"].values()) == pytest.approx(1, abs=1e-5)
@@ -86,7 +86,7 @@ def package(tmp_path, monkeypatch):
     return "birds"
 
 
-def test_imports_between_modules_are_written_as_a_network(run, package, tmp_path):
+def test_imports_example_writes_tables_of_modules_and_their_imports(run, package, tmp_path):
     out = tmp_path / "tables"
     result, stderr, _ = run("imports", "--package", package, "--least", 2, "--out", out)
     assert (result["modules"], result["imports"], result["parts"]) == (5, 3, 2)
@@ -101,7 +101,7 @@ def test_imports_between_modules_are_written_as_a_network(run, package, tmp_path
     ]  # fmt: skip
 
 
-def test_imports_of_a_package_that_is_not_installed_are_refused(run, tmp_path):
+def test_imports_example_raises_error_if_the_package_is_not_installed(run, tmp_path):
     with pytest.raises(SystemExit, match="package 'nowhere' is not installed"):
         run("imports", "--package", "nowhere", "--out", tmp_path)
 
@@ -122,7 +122,7 @@ def rmse_of_mean(labels):
     return (y[split.test] - y[split.train].mean()).square().mean().sqrt().item()
 
 
-def test_molecule_property_of_a_csv_file_is_compared_with_the_mean(run, table):
+def test_molecule_example_compares_errors_of_the_model_and_of_the_mean(run, table):
     arguments = ("--csv", table, "--smiles", "structure", "--target", "value", "--epochs", 2)
     result, out, err = run("molecule_property", *arguments)
     assert {"test_rmse", "kernel_ridge_rmse", "mean_rmse"} <= set(result)
@@ -136,14 +136,14 @@ def test_molecule_property_of_a_csv_file_is_compared_with_the_mean(run, table):
     assert "2/2" in err
 
 
-def test_molecule_property_of_one_molecule_is_refused(run, tmp_path, capsys):
+def test_molecule_example_raises_error_if_the_table_has_one_molecule(run, tmp_path, capsys):
     path = tmp_path / "few.csv"
     path.write_text("smiles,target\nC,1\n")
     assert "needs at least 10 molecules" in refusal(run, capsys, "molecule_property", "--csv", path)
 
 
 @pytest.mark.slow
-def test_pyg_pipeline_gives_the_same_numbers_with_either_library(run, few_molecules):
+def test_pyg_pipeline_example_gives_equal_results_with_pyg_and_gattn(run, few_molecules):
     result, _, _ = run("pyg_pipeline", "--epochs", 2, "--explain-epochs", 5, "--batch-size", 32)
     assert result["torch_geometric.nn.GATConv"] == result["gattn.nn.GATConv"]
     differences = [value for name, value in result.items() if name.endswith("_difference")]
@@ -154,7 +154,7 @@ def test_pyg_pipeline_gives_the_same_numbers_with_either_library(run, few_molecu
 
 
 @pytest.mark.slow
-def test_link_prediction_learns(run):
+def test_link_prediction_example_exceeds_an_auc_of_80_percent(run):
     pytest.importorskip("sklearn")
     result, out, _ = run("link_prediction", "--epochs", 8)
     assert result["gatv2"]["auc"] > 0.8
@@ -165,9 +165,7 @@ def test_link_prediction_learns(run):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("attention", ["multihead", "exphormer"])
-def test_graph_transformer_is_compared_with_a_network_of_similar_size(
-    attention, run, few_molecules
-):
+def test_graph_transformer_example_compares_networks_of_similar_size(attention, run, few_molecules):
     result, _, err = run("graph_transformer", "--epochs", 1, "--attention", attention)
     most = result["transformer_parameters"]
     assert 0.9 * most < result["attention_parameters"] <= most
@@ -176,7 +174,7 @@ def test_graph_transformer_is_compared_with_a_network_of_similar_size(
     assert "encodings: 100%" in err
 
 
-def test_distributed_nodes_resume_in_one_process(run, tmp_path):
+def test_distributed_example_resumes_from_its_checkpoint_in_one_process(run, tmp_path):
     small = "--nodes", 200, "--checkpoint", tmp_path / "checkpoint.pt", "--epochs"
     first, _, _ = run("distributed_nodes", *small, 10)
     # The second run continues from the checkpoint of the first.
@@ -215,14 +213,14 @@ def refusal(run, capsys, name, *arguments):
         ("attention_is_a_graph", "--device abacus", "--device: invalid choice: 'abacus'"),
     ],
 )
-def test_examples_refuse_bad_arguments_with_a_message(run, capsys, name, arguments, message):
+def test_examples_exit_with_a_message_for_invalid_arguments(run, capsys, name, arguments, message):
     if name in NEED_SKLEARN:
         pytest.importorskip("sklearn")
     assert re.search(f"error: .*{message}", refusal(run, capsys, name, *arguments.split()))
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
-def test_help_has_every_option_with_its_default(run, capsys, monkeypatch, path):
+def test_help_of_each_example_lists_every_option_with_its_default(run, capsys, monkeypatch, path):
     if path.stem in NEED_SKLEARN:
         pytest.importorskip("sklearn")
     monkeypatch.setenv("COLUMNS", "200")

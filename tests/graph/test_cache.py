@@ -15,7 +15,7 @@ from gattn.graph import as_graph, cache
 from tests.graph.checks import SPARSE, ignore_beta
 
 
-def test_self_loops_are_cached(sorts):
+def test_graph_with_self_loops_is_sorted_once_for_one_edge_index(sorts):
     edge_index = torch.tensor([[0, 1, 2], [1, 2, 2]])
     looped = {as_graph(edge_index, 3, self_loops=True) for _ in range(10)}
     assert len(looped) == 1
@@ -24,7 +24,7 @@ def test_self_loops_are_cached(sorts):
     assert len(sorts) == 2
 
 
-def test_cache_keeps_neither_tensor_nor_graph_alive():
+def test_cache_does_not_keep_edge_index_or_graph_alive():
     gc.collect()  # free the tensors in reference cycles of earlier tests before counting
     before = cache.size()
     edge_index = torch.tensor([[0, 1], [1, 0]])
@@ -39,7 +39,7 @@ def test_cache_keeps_neither_tensor_nor_graph_alive():
     assert cache.size() == before
 
 
-def test_reused_addresses_are_not_confused():
+def test_new_tensor_at_a_reused_address_gets_its_own_graph():
     for number in range(200):
         edge_index = torch.tensor([[number % 5], [number % 3]])
         assert as_graph(edge_index, 5).edge_index.tolist() == edge_index.tolist()
@@ -81,7 +81,7 @@ def test_graph_from_inference_mode_can_be_used_in_training(self_loops):
 
 @SPARSE
 @ignore_beta
-def test_sparse_matrices_are_cached(sorts, make, indices):
+def test_sparse_matrix_is_sorted_once_until_its_indices_change(sorts, make, indices):
     adj_t = make(torch.tensor([[0.0, 0.0], [0.0, 1.0]]))
     for _ in range(3):
         graph = as_graph(adj_t)
@@ -97,7 +97,7 @@ def test_sparse_matrices_are_cached(sorts, make, indices):
 
 @SPARSE
 @ignore_beta
-def test_cache_keeps_no_sparse_matrix_alive(make, indices):
+def test_cache_does_not_keep_a_sparse_matrix_alive(make, indices):
     gc.collect()  # free the tensors in reference cycles of earlier tests before counting
     before = cache.size()
     adj_t = make(torch.eye(3))
@@ -109,7 +109,7 @@ def test_cache_keeps_no_sparse_matrix_alive(make, indices):
     assert cache.size() == before
 
 
-def test_cache_of_ownerless_objects_is_bounded():
+def test_size_of_the_cache_for_values_without_an_owner_is_bounded():
     built = []
 
     def build(number):
@@ -124,7 +124,7 @@ def test_cache_of_ownerless_objects_is_bounded():
     assert built[-1] == 0  # The entry of the key 0 was evicted from the cache and then built again.
 
 
-def test_threads_read_correct_values_from_the_cache():
+def test_concurrent_threads_read_correct_values_from_the_cache():
     errors, before = [], sys.getswitchinterval()
 
     def work(seed):
@@ -147,7 +147,7 @@ def test_threads_read_correct_values_from_the_cache():
     assert not errors
 
 
-def test_cache_of_the_last_result_holds_no_references():
+def test_cache_of_the_last_result_does_not_keep_its_key_alive():
     graph, other = (Graph(torch.tensor([[0], [1]]), 2) for _ in range(2))
     kinds, built = [torch.tensor([k]) for k in range(2)], []
 

@@ -46,7 +46,7 @@ def test_layout_on_device_equals_layout_on_cpu(case, monkeypatch):
             assert stats.max_row_size(offsets) == max([*offsets.diff().tolist(), 0])
 
 
-def test_device_graph_is_read_with_one_synchronisation(elsewhere):
+def test_graph_with_self_loops_on_a_device_needs_one_synchronisation(elsewhere):
     edges = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 1]])
     with Waits() as waits:
         graph = Graph(edges, 3)
@@ -75,7 +75,7 @@ def test_largest_degrees_are_stored_on_the_cpu_after_a_move():
 
 
 @CASES
-def test_largest_degrees_are_bounds(case):
+def test_stored_largest_degrees_are_upper_bounds_of_all_degrees(case):
     graph = case.graph()
     others = [graph.with_self_loops(), graph.transpose(), graph.incidence(), Graph(graph)]
     back = graph.to("meta").to("meta")
@@ -89,7 +89,7 @@ def test_largest_degrees_are_bounds(case):
     assert gattn.graphs.complete([0, 0]).layout.stats[:2].tolist() == [0, 0]
 
 
-def test_layout_statistics_are_inherited():
+def test_copy_of_layout_statistics_is_invalid():
     """A copy of the statistics must not be used, because torch.compile replays a CUDA graph with
     other inputs than those with which it was recorded.
     """
@@ -121,6 +121,6 @@ def test_compiled_code_stores_no_statistics_of_layouts():
     ([[0, 1], [1, 2]], "destination indices must be in [0, 2); got 2 at edge 1"),
     ([[0, 1], [1, -(2**33)]], "destination indices must be in [0, 2); got -8589934592 at edge 1"),
 ])  # fmt: skip
-def test_indices_on_device_are_checked(edges, message, elsewhere):
+def test_indices_out_of_range_on_a_device_raise_error(edges, message, elsewhere):
     with pytest.raises(ValueError, match=re.escape(message)):
         Graph(torch.tensor(edges), (3, 2))

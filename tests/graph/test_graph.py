@@ -12,7 +12,7 @@ from gattn import Graph
 from tests.graph.checks import CASES, assert_same_graph
 
 
-def test_graph_attributes_cannot_be_changed():
+def test_change_of_a_graph_attribute_raises_error():
     graph = Graph(torch.tensor([[0], [1]]), 2)
     for name in ("num_src", "layout", "mine"):
         with pytest.raises(AttributeError, match="a Graph is immutable"):
@@ -48,14 +48,14 @@ def test_copies_pickles_and_moved_graphs_have_the_same_edges(case, tmp_path):
 
 
 @pytest.mark.parametrize("build", [gattn.graphs.complete, gattn.graphs.causal])
-def test_blocks_load_with_weights_only(build, tmp_path):
+def test_graph_of_dense_blocks_is_loaded_with_weights_only(build, tmp_path):
     torch.save(build([2, 3]), tmp_path / "graph.pt")
     loaded = torch.load(tmp_path / "graph.pt", weights_only=True)
     assert loaded.blocks == build([2, 3]).blocks
     assert_same_graph(loaded, build([2, 3]))
 
 
-def test_invalid_pickle_is_refused():
+def test_pickle_with_invalid_indices_or_sizes_raises_error():
     """The indices that are read from a pickle are checked, so that no kernel reads out of
     bounds.
     """

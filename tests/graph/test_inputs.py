@@ -14,7 +14,7 @@ from tests.graph.checks import CASES, assert_same_graph
 
 
 @CASES
-def test_inputs_of_one_graph_agree(case):
+def test_all_formats_of_edges_give_the_same_graph(case):
     expected = case.graph()
     source, destination = case.edge_index
     num_src, num_dst = case.size
@@ -91,7 +91,7 @@ def test_sparse_tensors_are_read_as_transposed_adjacencies():
         Graph(adj_t, 4)
 
 
-def test_size_is_the_largest_index_or_the_given_size():
+def test_size_is_the_argument_or_else_the_largest_index_plus_one():
     assert Graph(torch.tensor([[0, 6], [1, 2]])).size == (7, 7)
     assert Graph(torch.empty(2, 0, dtype=torch.int64)).size == (0, 0)
     assert Graph(torch.tensor([[0], [1]]), (3, 5)).size == (3, 5)
@@ -99,7 +99,7 @@ def test_size_is_the_largest_index_or_the_given_size():
     assert Graph(EdgeIndex([[0, 1], [1, 0]])).size == (2, 2)
 
 
-def test_torch_jit_trace_is_refused():
+def test_graph_under_torch_jit_trace_raises_error():
     """A trace would contain uninitialised memory in place of the layout."""
     edges, score = torch.tensor([[0, 1], [1, 1]]), torch.randn(2, 1)
     with pytest.raises(RuntimeError, match=r"gattn does not run under torch\.jit\.trace"):
@@ -109,12 +109,12 @@ def test_torch_jit_trace_is_refused():
 @pytest.mark.parametrize(
     "size", [-1, True, (3,), (3, 3, 3), (3, -1), "ab", 2.0, (2.0, 3), ((3, 3), 3)]
 )
-def test_an_invalid_size_raises_an_error(size):
+def test_invalid_size_of_a_graph_raises_error(size):
     with pytest.raises(ValueError, match=r"size must be num_nodes or \(num_src, num_dst\)"):
         Graph(torch.tensor([[0], [1]]), size)
 
 
-def test_size_must_match_the_input():
+def test_size_other_than_that_of_the_edges_raises_error():
     with pytest.raises(ValueError, match=r"size must be \(3, 2\), the size of the edges; got"):
         Graph(torch.zeros(2, 3).to_sparse(), 3)
     graph = Graph(torch.tensor([[0], [1]]), 3)
@@ -125,7 +125,7 @@ def test_size_must_match_the_input():
 
 
 @pytest.mark.parametrize("device", ["meta", "cpu"])
-def test_default_device_changes_nothing(device):
+def test_default_device_of_torch_does_not_change_graphs(device):
     edges = torch.tensor([[0, 1], [1, 1]])
     with torch.device(device):
         graph = Graph(edges, 2)

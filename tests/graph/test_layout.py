@@ -56,7 +56,7 @@ def test_edges_are_returned_in_the_callers_order(case):
 
 
 @CASES
-def test_transpose_turns_edges_and_layout(case):
+def test_transpose_exchanges_sources_and_destinations(case):
     graph = case.graph()
     turned = graph.transpose()
     assert turned.size == graph.size[::-1]
@@ -74,12 +74,12 @@ def test_transpose_turns_edges_and_layout(case):
      ((2**31 - 2**16, 1, 1), torch.int64), ((1, 2**31, 1), torch.int64),
      ((1, 1, 2**40), torch.int64)],
 )  # fmt: skip
-def test_indices_are_32_bit_if_they_fit(sizes, dtype):
+def test_indices_have_32_bits_if_all_sizes_permit(sizes, dtype):
     assert reference.index_dtype(*sizes) == dtype
 
 
 @CASES
-def test_incidence_has_a_source_for_each_edge(case):
+def test_incidence_graph_has_one_source_for_each_edge(case):
     graph = case.graph()
     actual = graph.incidence()
     assert graph.incidence() is actual

@@ -24,18 +24,18 @@ from tests.graph.checks import builder
         ([[0], [0]], 0, r"source indices must be in \[0, 0\); got 0 at edge 0"),
     ],
 )
-def test_index_out_of_range_is_refused(edges, size, error, dtype):
+def test_edge_index_out_of_range_raises_error(edges, size, error, dtype):
     with pytest.raises(ValueError, match=error):
         Graph(torch.tensor(edges, dtype=dtype), size)
 
 
-def test_error_names_largest_32_bit_index():
+def test_range_in_the_error_does_not_overflow_for_the_largest_32_bit_index():
     edges = torch.tensor([[2**31 - 1], [-1]], dtype=torch.int32)
     with pytest.raises(ValueError, match=rf"in \[0, {2**31}\); got -1 at edge 0"):
         Graph(edges)
 
 
-def test_sort_kernels_refuse_indices_out_of_range():
+def test_sort_kernels_return_none_if_an_index_is_out_of_range():
     """Kernels check each index when they read it, because another thread may write to the indices
     at any time.
     """
@@ -73,12 +73,12 @@ def test_edges_written_by_a_thread_during_sorting_give_a_valid_layout_or_an_erro
         *(([-1, 0], [1, 2], 4, 4), ([0, 0], [2, 2], 4, 3), ([1], [0], 4, -1), ([0], [1, 2], 4, 3)),
     ],
 )
-def test_runs_must_ascend_within_range(first, last, num_src, num_edges):
+def test_invalid_ranges_of_sources_raise_error(first, last, num_src, num_edges):
     with pytest.raises(ValueError, match="first and last must"):
         Graph.from_ranges(torch.tensor(first), torch.tensor(last), num_src, num_edges)
 
 
-def test_index_beyond_32_bits_does_not_wrap():
+def test_index_beyond_32_bits_raises_error_instead_of_overflow():
     for index in (2**31, 2**32, 2**32 + 1, 2**63 - 1, -(2**63)):
         with pytest.raises(ValueError, match=rf"source indices .*got {index} at edge 1"):
             Graph(torch.tensor([[0, index], [0, 0]]), 3)
@@ -88,7 +88,7 @@ def test_index_beyond_32_bits_does_not_wrap():
             Graph(matrix)
 
 
-def test_sizes_too_large_are_refused():
+def test_index_of_two_to_the_power_of_62_raises_error():
     with pytest.raises((ValueError, RuntimeError, MemoryError)):
         Graph(torch.tensor([[0], [2**62]]))
 
@@ -98,13 +98,13 @@ def test_sizes_too_large_are_refused():
     [torch.bool, torch.uint8, torch.int8, torch.int16, torch.float32, torch.float64,
      torch.complex64],
 )  # fmt: skip
-def test_index_of_another_dtype_is_refused(dtype):
+def test_edge_index_of_unsupported_dtype_raises_error(dtype):
     with pytest.raises(TypeError, match=f"edge_index must be int32 or int64; got {dtype}"):
         Graph(torch.ones(2, 3).to(dtype), 3)
 
 
 @pytest.mark.parametrize("shape", [(), (2,), (3, 4), (4, 2), (2, 3, 1), (0,)])
-def test_index_of_another_shape_is_refused(shape):
+def test_edge_index_of_wrong_shape_raises_error(shape):
     error = r"edge_index must have shape \(2, e\); got \(" + ", ".join(map(str, shape))
     with pytest.raises(ValueError, match=error):
         Graph(torch.zeros(shape, dtype=torch.int64), 5)

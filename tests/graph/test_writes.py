@@ -45,7 +45,7 @@ def with_and_without_kernels(request, monkeypatch):
 
 
 @pytest.mark.parametrize(("view", "write"), WRITES, ids=str)
-def test_uncounted_writes_are_detected(write, view, with_and_without_kernels):
+def test_writes_to_edges_not_counted_by_torch_are_detected(write, view, with_and_without_kernels):
     edge_index = torch.tensor([[0, 1, 2, 3, 3], [1, 2, 0, 0, 1]])
     edges, version = VIEWS[view](edge_index), None
     layer, x = gattn.nn.GATConv(5, 3), torch.randn(4, 5)
@@ -59,14 +59,14 @@ def test_uncounted_writes_are_detected(write, view, with_and_without_kernels):
         assert torch.equal(layer(x, edges), layer(x, edges.clone()))
 
 
-def test_uncounted_writes_to_an_edge_index_are_detected():
+def test_writes_to_an_edge_index_object_not_counted_by_torch_are_detected():
     edges = EdgeIndex([[0, 1], [1, 0]], sparse_size=(2, 2))
     assert as_graph(edges).num_edges == 2
     edges.as_tensor().numpy()[:] = [[0, 1], [1, 1]]
     assert as_graph(edges).edge_index.tolist() == [[0, 1], [1, 1]]
 
 
-def test_uncounted_writes_to_index_and_ptr_are_detected():
+def test_writes_to_index_and_ptr_not_counted_by_torch_are_detected():
     x, index, ptr = torch.randn(4, 6), torch.tensor([0, 0, 1, 1]), torch.tensor([0, 2, 4])
     readout = gattn.nn.LearnedQueryReadout(6, 4)
     for name, named, new in (("index", index, [1, 0, 0, 0]), ("ptr", ptr, [0, 1, 4])):
@@ -99,7 +99,7 @@ def test_graphs_of_fake_tensors_are_not_cached():
 
 
 @pytest.mark.parametrize("write", UNCOUNTED)
-def test_uncounted_write_on_device_fails_an_assertion(write, monkeypatch):
+def test_write_on_a_device_not_counted_by_torch_fails_an_assertion(write, monkeypatch):
     """On a device, the device compares the checksum, and a mismatch fails its assertion."""
     monkeypatch.setattr(cache, "_is_readable", lambda tensor: False)
     edges = torch.tensor([[0, 1], [1, 0]])
@@ -121,7 +121,7 @@ def test_uncounted_write_on_device_fails_an_assertion(write, monkeypatch):
         cache.cached_last(graph, "kind", (kind, 2), lambda: built.append(1))
 
 
-def test_checksum_depends_on_every_number_and_its_place(with_and_without_kernels):
+def test_checksum_depends_on_every_index_and_its_position(with_and_without_kernels):
     edges = torch.arange(600).view(2, 300)
     seen = {checksum(edges)}
     for place in range(600):

@@ -44,7 +44,7 @@ def test_bipartite_connects_each_key_with_each_query(sizes):
 
 
 @pytest.mark.parametrize("build", [graphs.complete, graphs.causal, lambda s: graphs.band(s, 1)])
-def test_invalid_sizes_raise_errors(build):
+def test_sizes_other_than_lists_of_non_negative_ints_raise_error(build):
     for sizes in (3, torch.tensor([3]), [1.0], ["a"], None, [[1, 2]]):
         with pytest.raises(TypeError, match="sizes must be a list of ints"):
             build(sizes)
@@ -65,7 +65,7 @@ def test_pooling_graph_connects_nodes_with_their_queries(index, k, dtype):
     )
 
 
-def test_invalid_arguments_of_pooling_graph_raise_errors():
+def test_invalid_index_or_num_queries_of_pooling_graph_raises_error():
     with pytest.raises(ValueError, match="index must be >= 0 and < 2, num_graphs; got 0 to 2"):
         graphs.pooling_graph(torch.tensor([0, 2]), 1, 2)
     with pytest.raises(ValueError, match="index must be >= 0; got -1 to 2"):
@@ -79,7 +79,7 @@ def test_invalid_arguments_of_pooling_graph_raise_errors():
             graphs.pooling_graph(index)
 
 
-def test_graphs_in_data_are_joined_by_disjoint_union():
+def test_disjoint_union_joins_the_graphs_of_a_pyg_batch():
     from torch_geometric.data import Batch, Data
 
     parts = [graphs.causal([3]), graphs.band([4], 1)]
@@ -125,7 +125,7 @@ def test_union_contains_the_edges_of_both_graphs_once(data):
     assert torch.equal(both[:, positions], union.edge_index)
 
 
-def test_union_of_unequal_graphs_is_refused():
+def test_union_with_a_graph_of_another_size_or_a_tensor_raises_error():
     with pytest.raises(TypeError, match=r"other must be a gattn\.Graph; got"):
         graphs.causal([3]).union(torch.zeros(2, 3))
     with pytest.raises(ValueError, match=r"size must be \(3, 3\)"):
@@ -134,7 +134,7 @@ def test_union_of_unequal_graphs_is_refused():
         graphs.causal([3]) | torch.zeros(2, 3)
 
 
-def test_million_tokens_are_laid_out_without_sorting():
+def test_band_graph_of_a_million_tokens_has_symmetric_int32_edges():
     graph = graphs.band([10**6], 2)
     assert graph.num_edges == 5 * 10**6 - 6
     assert graph.layout.col.dtype == torch.int32
@@ -180,6 +180,6 @@ NO_WIDTH, POINTS, INDEX = torch.zeros(3, 0), torch.zeros(3, 2), torch.tensor([0,
         (lambda: token_offsets(graphs.causal([2]), -1), ValueError, "max_offset must be >= 0"),
     ],
 )  # fmt: skip
-def test_invalid_arguments_get_one_clear_error(call, error, message):
+def test_invalid_sizes_widths_or_offsets_of_graph_builders_raise_error(call, error, message):
     with pytest.raises(error, match=message):
         call()

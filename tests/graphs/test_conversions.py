@@ -14,7 +14,7 @@ from gattn.testing import awkward_graphs
 from tests.graphs.checks import pairs
 
 
-def test_networkx_graph_of_pyg_has_the_same_edges():
+def test_networkx_graph_of_pyg_has_the_edges_of_its_edge_index():
     for case in awkward_graphs():
         if case.bipartite:
             continue
@@ -79,7 +79,7 @@ def test_scipy_matrix_has_the_direction_of_networkx_and_pyg(kind):
 
 
 @pytest.mark.parametrize("kind", SCIPY)
-def test_scipy_matrix_of_two_kinds_of_nodes_has_a_row_for_each_source(kind):
+def test_rectangular_scipy_matrix_has_a_row_for_each_source(kind):
     graph = gattn.Graph(kind(([1.0, 1.0], ([0, 2], [1, 0])), shape=(3, 2)))
     assert graph.size == (3, 2)
     assert sorted(zip(*graph.edge_index.tolist())) == [(0, 1), (2, 0)]

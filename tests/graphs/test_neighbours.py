@@ -47,7 +47,7 @@ def test_grid_connects_cells_within_the_window(shape, radii, batch):
     [((), 1, "for at least one"), ((3, -1), 1, ">= 0"), ((3,), -1, "radii must be >= 0"),
      ((3, 3), [(1,)], "must have 2 axes")],
 )  # fmt: skip
-def test_grid_is_checked(shape, neighbourhood, error):
+def test_invalid_shape_radius_or_offsets_of_a_grid_raise_error(shape, neighbourhood, error):
     with pytest.raises(ValueError, match=error):
         graphs.grid(shape, neighbourhood)
 
@@ -66,7 +66,7 @@ def brute_neighbours(position, index, self_loops):
 
 @pytest.mark.parametrize("self_loops", [False, True])
 @pytest.mark.parametrize("clouds", [None, [0] * 9 + [2] * 3 + [1] * 8, [0, 1, 2, 0] * 5])
-def test_knn_and_radius_find_the_neighbours_of_a_plain_search(clouds, self_loops):
+def test_knn_and_radius_equal_a_search_over_all_pairs(clouds, self_loops):
     position = torch.rand(20, 3, generator=torch.Generator().manual_seed(0))
     index = None if clouds is None else torch.tensor(clouds)
     expected_knn, expected_radius = [], []
@@ -83,7 +83,7 @@ def test_knn_and_radius_find_the_neighbours_of_a_plain_search(clouds, self_loops
 
 
 @pytest.mark.parametrize("points", [0, 1, 2])
-def test_knn_and_radius_of_few_points_connect_all_of_them(points):
+def test_knn_and_radius_connect_all_points_if_points_are_few(points):
     position = torch.arange(points, dtype=torch.float32)[:, None]
     both = [(1, 0), (0, 1)] if points == 2 else []
     assert pairs(graphs.knn(position, 5)) == both
@@ -91,7 +91,7 @@ def test_knn_and_radius_of_few_points_connect_all_of_them(points):
     assert graphs.knn(position, 5).num_dst == points
 
 
-def test_knn_and_radius_are_checked():
+def test_invalid_k_radius_position_or_index_raises_error():
     position = torch.rand(4, 2)
     with pytest.raises(ValueError, match="k must be >= 1"):
         graphs.knn(position, 0)

@@ -28,7 +28,7 @@ def test_unpack_restores_the_packed_rows(data):
     assert graphs.unpack(rows, sizes).shape[1] == max(lengths, default=0)
 
 
-def test_packed_sequences_attend_as_padded_ones():
+def test_attention_on_packed_sequences_equals_that_on_padded_sequences():
     """Compare packed attention with padded attention; padding has no gradient."""
     torch.manual_seed(0)
     layer = torch.nn.MultiheadAttention(8, 2, batch_first=True).double()
@@ -66,13 +66,13 @@ def test_packed_sequences_attend_as_padded_ones():
         (lambda x: graphs.unpack(x[0], [3], 2), ValueError, "length must be >= 3, .*; got 2"),
     ],
 )
-def test_padding_is_checked(call, error, message):
+def test_invalid_rows_lengths_or_masks_of_packing_raise_error(call, error, message):
     with pytest.raises(error, match=message):
         call(torch.randn(2, 3, 4))
 
 
 @pytest.mark.parametrize("make", [gattn.nn.GATConv, gattn.nn.TransformerConv])
-def test_padded_batch_passed_as_rows_gives_hint_to_pack(make):
+def test_padded_batch_raises_error_that_suggests_pack(make):
     x, graph = torch.randn(3, 9, 32), graphs.causal([9] * 3)
     with pytest.raises(ValueError, match=r"padded batch of 3 sequences: .* gattn.graphs.pack\(x"):
         make(32, 4)(x, graph)
@@ -82,7 +82,7 @@ def test_padded_batch_passed_as_rows_gives_hint_to_pack(make):
     assert make(32, 4)(rows, graphs.causal(sizes)).shape == (27, 4)
 
 
-def test_padded_batch_of_unequal_lengths_gives_hint_to_pack():
+def test_padded_batch_of_unequal_lengths_raises_error_that_suggests_pack():
     x, graph = torch.randn(3, 9, 4, 8), graphs.causal([9, 4, 6])
     with pytest.raises(ValueError, match=r"padded batch of 3 sequences: .* gattn.graphs.pack\(x"):
         gattn.nn.TransformerBlock(32, heads=4)(x.flatten(2), graph)

@@ -25,7 +25,7 @@ def test_small_expanders_are_regular_symmetric_and_connected(seed):
             assert networkx.is_connected(networkx.Graph(pairs))
 
 
-def test_expander_is_the_same_alone_and_in_a_batch():
+def test_expander_of_one_graph_does_not_depend_on_its_batch():
     sizes = [5, 0, 9, 1, 9, 2]
     parts = [graphs.expander([size], 3, seed=2) for size in sizes]
     batch = graphs.expander(sizes, 3, seed=2)
@@ -33,7 +33,7 @@ def test_expander_is_the_same_alone_and_in_a_batch():
     assert graphs.expander([], 3).size == (0, 0)
 
 
-def test_expander_depends_on_the_seed():
+def test_expander_depends_only_on_its_seed():
     assert graphs.expander([7], 2, seed=3).edge_index[0].tolist() == [
         1, 2, 0, 4, 0, 3, 2, 6, 1, 5, 4, 6, 3, 5,
     ]  # fmt: skip
@@ -54,6 +54,6 @@ def test_expander_depends_on_the_seed():
         (([3], 2.0), TypeError, "degree must be an int; got 2.0"),
     ],
 )
-def test_bad_input_gets_one_clear_error(arguments, error, message):
+def test_invalid_sizes_or_degree_of_an_expander_raise_error(arguments, error, message):
     with pytest.raises(error, match=message):
         graphs.expander(*arguments)

@@ -8,7 +8,7 @@ from gattn.graphs import band, in_subgraph
 from gattn.testing import awkward_graphs
 
 
-def test_subgraph_ranges_contain_every_edge_once():
+def test_subgraphs_of_successive_ranges_contain_every_edge_once():
     cases = [case for case in awkward_graphs() if case.size[0] == case.size[1]]
     assert len(cases) > 5
     for case in cases:
@@ -40,6 +40,6 @@ def test_subgraph_ranges_contain_every_edge_once():
         ((Graph(torch.tensor([[0], [1]]), (4, 3)), 0, 1), ValueError, "same nodes at both ends"),
     ],
 )
-def test_bad_input_gets_one_clear_error(arguments, error, message):
+def test_invalid_graph_or_range_of_in_subgraph_raises_error(arguments, error, message):
     with pytest.raises(error, match=message):
         in_subgraph(*arguments)
