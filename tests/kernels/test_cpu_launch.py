@@ -15,14 +15,14 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_arguments_of_the_wrong_size_are_refused():
+def test_kernel_arguments_of_wrong_size_raise_error():
     with pytest.raises(ValueError, match=r"takes [0-9]+ bytes of arguments; got 3"):
         cpu._kernels.run(list(cpu._kernels.kernels()).index("gat_forward"), b"abc")
     with pytest.raises(IndexError, match="no kernel"):
         cpu._kernels.run(1000, b"")
 
 
-def test_every_kernel_names_its_fields():
+def test_every_kernel_declares_distinct_fields_of_supported_kinds():
     kernels = cpu._kernels.kernels()
     assert kernels
     for name, fields in kernels.items():
@@ -34,7 +34,7 @@ def test_every_kernel_names_its_fields():
             assert tuple(names[first : first + len(cpu._LAYOUT)]) == cpu._LAYOUT, name
 
 
-def test_launch_with_an_unknown_field_or_another_dtype_is_an_error():
+def test_launch_with_an_unknown_field_or_another_dtype_raises_error():
     with pytest.raises(TypeError, match="the C\\+\\+ kernel dropout has no field colour"):
         cpu.Launcher("dropout", {"x": 0, "colour": 1})
     every = {name for name, _ in cpu._kernels.kernels()["node_scores"]}
@@ -43,7 +43,7 @@ def test_launch_with_an_unknown_field_or_another_dtype_is_an_error():
         launch([torch.zeros(3, 1, 2), torch.zeros(1, 1, 2, dtype=torch.float64)])
 
 
-def test_field_without_a_value_is_refused():
+def test_launcher_without_a_value_for_a_field_raises_error():
     arguments = {"layout": 0, "query": 1, "key": 2, "out": 3, "heads": 4}
     with pytest.raises(TypeError, match="edge_dot needs a value for its field channels, key_h"):
         cpu.Launcher("edge_dot", arguments)
@@ -53,7 +53,7 @@ def test_field_without_a_value_is_refused():
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 1000, 300_001])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-def test_checksum_depends_on_every_element_and_its_place(size, dtype):
+def test_checksum_depends_on_every_element_and_its_position(size, dtype):
     x = torch.arange(size, dtype=dtype) * 4096
     actual = cpu.checksum(x)
     threads = torch.get_num_threads()
@@ -104,7 +104,7 @@ def faults_of_fifty_steps(**environment):
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
-def test_memory_that_a_step_frees_is_reused_by_the_next_step():
+def test_training_steps_reuse_the_memory_of_the_previous_step():
     """Memory that a step frees is reused by the next step, unless the environment contains settings
     of malloc.
     """

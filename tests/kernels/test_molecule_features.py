@@ -52,7 +52,7 @@ def random_trees(trees: int, depth: int, features: int) -> TreeNodes:
 # A sum of 16 bits holds 256 counts of 255, so vectors with more counts need several sums.
 @pytest.mark.parametrize("share", [0.0, 0.02, 1.0])
 @pytest.mark.parametrize(("queries", "rows"), [(1, 1), (3, 513), (40, 100), (0, 5), (5, 0)])
-def test_tanimoto_has_the_bits_of_the_reference(queries: int, rows: int, share: float) -> None:
+def test_tanimoto_kernel_gives_bits_of_the_reference(queries: int, rows: int, share: float) -> None:
     table = CountTable.of(random_counts(rows, 700, share, 0))
     counts = random_counts(queries, 700, share, 1)
     similarity = table.tanimoto(counts)
@@ -60,7 +60,7 @@ def test_tanimoto_has_the_bits_of_the_reference(queries: int, rows: int, share: 
     assert torch.equal(similarity, table.tanimoto_reference(counts))
 
 
-def test_largest_counts_do_not_overflow() -> None:
+def test_tanimoto_of_largest_counts_does_not_overflow() -> None:
     counts = torch.full((1, 2048), 255, dtype=torch.uint8)
     half = counts.clone()
     half[:, 1024:] = 0
@@ -74,7 +74,7 @@ def test_tanimoto_of_a_slice_of_columns_with_itself_is_1() -> None:
 
 
 @pytest.mark.parametrize("counts", [torch.zeros(2, 3), torch.zeros(2, 4, dtype=torch.uint8)])
-def test_other_counts_are_refused(counts: Tensor) -> None:
+def test_counts_of_wrong_dtype_or_width_raise_error(counts: Tensor) -> None:
     table = CountTable.of(torch.zeros(5, 3, dtype=torch.uint8))
     with pytest.raises(ValueError, match=r"counts must be \[n, 3\] uint8; got \(2, [34]\)"):
         table.tanimoto(counts)
@@ -82,7 +82,7 @@ def test_other_counts_are_refused(counts: Tensor) -> None:
 
 @needs_kernels
 @pytest.mark.parametrize("rows", [0, 1, 8, 150])
-def test_leaves_of_trees_equal_the_reference(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tree_leaves_equal_the_reference(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = random_trees(7, 9, 5)
     x = torch.randn(rows, 5, generator=torch.Generator().manual_seed(rows))
     x[::4, 2] = torch.nan
@@ -94,21 +94,21 @@ def test_leaves_of_trees_equal_the_reference(rows: int, monkeypatch: pytest.Monk
 
 
 @needs_kernels
-def test_rows_without_features_are_in_the_roots(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tree_leaf_of_a_row_without_features_is_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = random_trees(3, 0, 1)
     assert tree_leaves(nodes, torch.zeros(2, 0)).tolist() == [[0, 1, 2]] * 2
     monkeypatch.setattr(cpu, "serves", lambda device: False)
     assert tree_leaves(nodes, torch.zeros(2, 0)).tolist() == [[0, 1, 2]] * 2
 
 
-def test_reference_accepts_a_table_without_rows(own_threads: None) -> None:
+def test_tanimoto_reference_of_an_empty_table_has_no_columns(own_threads: None) -> None:
     torch.set_num_threads(2)
     table = CountTable.of(torch.zeros(0, 3, dtype=torch.uint8))
     assert table.tanimoto_reference(torch.ones(5, 3, dtype=torch.uint8)).shape == (5, 0)
 
 
 @needs_kernels
-def test_features_of_another_dtype_are_refused() -> None:
+def test_tree_features_of_another_dtype_raise_error() -> None:
     nodes = random_trees(1, 2, 5)
     with pytest.raises(ValueError, match=r"x must be float32; got torch\.float64"):
         tree_leaves(nodes, torch.zeros(1, 5, dtype=torch.float64))

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.usefixtures("small_tiles"), pytest.mark.gpu, no_device
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @each_case
-def test_operators_on_a_large_graph_equal_the_reference(case, dtype):
+def test_triton_operators_on_a_large_graph_equal_the_reference(case, dtype):
     torch.manual_seed(0)
     n, e = 20_000, 300_000
     source = (torch.rand(e, device=DEVICE) ** 3 * n).long()
@@ -39,7 +39,7 @@ def test_operators_on_a_large_graph_equal_the_reference(case, dtype):
 
 
 @each_case
-def test_same_bits_in_twenty_runs(case):
+def test_triton_operators_give_the_same_bits_in_twenty_runs(case):
     g = graph("hub")
     tensors = case.operator.inputs(g, 4, 16, **case.dims)
     first = run(case.operator, g, tensors, case.options, torch.float32, "triton")
@@ -49,7 +49,7 @@ def test_same_bits_in_twenty_runs(case):
 
 
 @each_case
-def test_a_replayed_cuda_graph_gives_the_numbers_of_its_inputs(case):
+def test_replay_of_a_cuda_graph_gives_the_results_of_its_new_inputs(case):
     g = graph("hub")
     tensors = case.operator.inputs(g, 4, 16, **case.dims)
     options = {k: v for k, v in case.options.items() if k != "dropout"}
@@ -93,7 +93,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.skipif(shutil.which("compute-sanitizer") is None, reason="needs compute-sanitizer")
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
-def test_compute_sanitizer_finds_no_error(tool):
+def test_compute_sanitizer_reports_no_error_in_triton_kernels(tool):
     command = ["compute-sanitizer", f"--tool={tool}", "--error-exitcode=9", sys.executable]
     # Each tensor needs a separate allocation, because the sanitizer checks only the bounds of
     # allocations.

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("triton")
 SUITE = Path(__file__).with_name("test_triton_ops.py")
-PARTS = {"awkward_graphs or odd_shapes": 100, "not (awkward_graphs or odd_shapes)": 20}
+PARTS = {"edge_case_graphs or odd_widths": 100, "not (edge_case_graphs or odd_widths)": 20}
 """Selections of tests that pytest workers run at the same time, with the least number of tests."""
 
 
@@ -22,7 +22,7 @@ PARTS = {"awkward_graphs or odd_shapes": 100, "not (awkward_graphs or odd_shapes
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("chosen", PARTS)
-def test_operators_in_the_interpreter_pass_their_tests(chosen):
+def test_triton_operators_pass_their_tests_in_the_interpreter(chosen):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "GATTN_"))}
     environment |= {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(SUITE)]

@@ -31,18 +31,18 @@ pytestmark = pytest.mark.usefixtures("small_tiles")
 
 @pytest.mark.parametrize("name", GRAPHS)
 @each_case
-def test_operators_on_awkward_graphs_equal_the_reference(case, name):
+def test_triton_operators_on_edge_case_graphs_equal_the_reference(case, name):
     check(case.operator, graph(name), 4, 5, dims=case.dims, **case.options)
 
 
 @pytest.mark.parametrize(("heads", "channels"), [(1, 1), (3, 5), (2, 33)])
 @each_case
-def test_operators_of_odd_shapes_in_fp32_equal_the_reference(case, heads, channels):
+def test_triton_operators_of_odd_widths_in_fp32_equal_the_reference(case, heads, channels):
     check(case.operator, graph("plain"), heads, channels, torch.float32, **case.options)
 
 
 @pytest.mark.parametrize("name", [f"{family}, edges" for family in FAMILIES])
-def test_terms_of_edges_without_gradient_do_not_change_the_other_gradients(name):
+def test_edge_terms_without_gradient_do_not_change_the_other_gradients(name):
     g, operator = graph("plain"), OPERATORS[name]
     tensors, actual = operator.inputs(g, 2, 5), {}
     for term in TERMS:
@@ -52,7 +52,7 @@ def test_terms_of_edges_without_gradient_do_not_change_the_other_gradients(name)
     torch.testing.assert_close(actual["triton"], actual["reference"])
 
 
-def test_number_that_is_not_finite_stays_in_its_block():
+def test_nan_in_one_block_gives_the_results_of_the_reference():
     g = gattn.graphs.complete([9, 8], device=DEVICE)
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 17, 2, 4, device=DEVICE)
@@ -67,7 +67,7 @@ def test_number_that_is_not_finite_stays_in_its_block():
 
 
 @pytest.mark.parametrize("split", [8, 256])
-def test_gradients_of_a_rows_scores_sum_to_zero(split):
+def test_softmax_gradients_of_one_destination_sum_to_zero(split):
     score = torch.randn(33, 2, generator=torch.Generator().manual_seed(0)).half().to(DEVICE)
     node = torch.arange(33, device=DEVICE)
     g = Graph(torch.stack([node, torch.zeros_like(node)]), (33, 1))
@@ -78,7 +78,7 @@ def test_gradients_of_a_rows_scores_sum_to_zero(split):
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])
-def test_many_split_rows_are_merged(name):
+def test_merged_results_of_many_split_rows_equal_the_reference(name):
     """The graph has more splits than one program of the merge kernel examines, and a row with more
     splits than one tile of this kernel contains.
     """
@@ -98,7 +98,7 @@ def note_degree(graph, degree):
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])
-def test_bound_of_largest_degree_does_not_change_result(name):
+def test_too_high_a_bound_of_the_largest_degree_does_not_change_a_bit(name):
     """An upper bound of the largest degree that is too high does not change a bit of the result,
     with and without splits of rows.
     """
@@ -121,7 +121,7 @@ def test_bound_of_largest_degree_does_not_change_result(name):
         assert torch.equal(here, there)
 
 
-def test_triton_kernels_give_same_bits_twice():
+def test_triton_kernels_give_the_same_bits_in_two_runs():
     g, operator = graph("hub"), OPERATORS["gatv2, edges"]
     tensors = operator.inputs(g, 2, 3)
     first, second = (run(operator, g, tensors, {}, torch.float32, "triton") for _ in range(2))
@@ -129,7 +129,7 @@ def test_triton_kernels_give_same_bits_twice():
 
 
 @pytest.mark.parametrize("name", ATTENTION)
-def test_attention_weights_equal_the_reference(name):
+def test_triton_attention_weights_equal_the_reference(name):
     g, operator = graph("hub"), ATTENTION[name]
     twin = operator.but(function=FAMILIES[operator.family].weights, shared={})
     tensors = operator.inputs(g, 3, 5, grad=False)
@@ -140,7 +140,7 @@ def test_attention_weights_equal_the_reference(name):
     torch.testing.assert_close(got, want)
 
 
-def test_minus_infinity_drops_an_edge():
+def test_bias_of_minus_infinity_removes_an_edge_in_triton_kernels():
     g = graph("plain")
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 6, 2, 4, dtype=torch.float64, device=DEVICE)
@@ -171,7 +171,7 @@ def test_minus_infinity_drops_an_edge():
 # Triton's interpreter computes a maximum with numpy.nanmax.
 @pytest.mark.filterwarnings("ignore:All-NaN slice")
 @pytest.mark.parametrize("name", ["plain", "hub"])
-def test_nan_reaches_the_output(name):
+def test_nan_reaches_the_same_outputs_as_in_the_reference(name):
     g = graph(name)
     n = g.num_src
     torch.manual_seed(0)
@@ -188,7 +188,7 @@ def test_nan_reaches_the_output(name):
         assert torch.equal(got.isnan(), want.isnan())
 
 
-def test_dropout_mask_equals_that_of_the_philox_generator():
+def test_triton_dropout_mask_equals_that_of_the_philox_generator():
     position = torch.tensor([0, 1, 5, 2**31, 2**32 + 7, 2**40], device=DEVICE)
     heads, threshold = 3, philox.threshold(0.3)
     for key, edge_offset in ((7, 0), (-(2**62) - 12345, 0), (7, 2**33 + 5)):

@@ -6,7 +6,7 @@ from gattn.models import AttentiveFP
 OPTIONS = {"edge_dim": 3, "num_layers": 3, "num_timesteps": 2}
 
 
-def test_matches_pyg_on_every_graph(beside_pyg, dtype):
+def test_attentive_fp_matches_pyg_on_edge_case_graphs(beside_pyg, dtype):
     pair = beside_pyg.pair("AttentiveFP", 6, 8, 2, ours=AttentiveFP, dtype=dtype, **OPTIONS)
     for case in beside_pyg.graphs():
         if case.size[0] == 0:
@@ -17,7 +17,7 @@ def test_matches_pyg_on_every_graph(beside_pyg, dtype):
         beside_pyg.check(*pair, x, case.edge_index, edge_attr, case.index, where=case.name)
 
 
-def test_number_of_molecules_may_be_an_argument():
+def test_attentive_fp_accepts_the_number_of_molecules_as_an_argument():
     model = AttentiveFP(6, 8, 2, **OPTIONS)
     x, edge_attr = torch.randn(4, 6), torch.randn(4, 3)
     graph = Graph(torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]), 4)

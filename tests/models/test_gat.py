@@ -14,7 +14,7 @@ from gattn.models import GAT
     ],
     ids=str,
 )
-def test_matches_pyg(beside_pyg, options):
+def test_gat_matches_pyg_for_heads_norms_and_jumping_knowledge(beside_pyg, options):
     pair = beside_pyg.pair("GAT", 6, 8, 3, ours=GAT, **options)
     for case in beside_pyg.graphs():
         x = beside_pyg.draw(case.size[0], 6)
@@ -25,7 +25,7 @@ def test_matches_pyg(beside_pyg, options):
 
 
 @pytest.mark.parametrize("v2", [False, True])
-def test_edge_weights_reach_every_layer(v2):
+def test_gat_passes_edge_weights_to_every_layer(v2):
     torch.manual_seed(0)
     model, x = GAT(6, 8, 2, 3, heads=2, v2=v2), torch.randn(4, 6)
     edge_index, weight = torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.rand(3)
@@ -53,7 +53,7 @@ def kept_for_the_backward(model, x, graph):
 
 
 @pytest.mark.parametrize("v2", [False, True])
-def test_checkpointed_layers_keep_their_inputs_and_give_the_same_bits(v2):
+def test_checkpointed_layers_store_only_inputs_and_give_the_same_bits(v2):
     graph, x = Graph(torch.randint(200, (2, 900)), 200), torch.randn(200, 6, requires_grad=True)
     actual = []
     for checkpoint in (False, True):

@@ -45,7 +45,7 @@ def pair(request, beside_pyg):
     return pair
 
 
-def test_models_on_edge_case_graphs_match_pyg(beside_pyg, pair):
+def test_global_transformers_match_pyg_on_edge_case_graphs(beside_pyg, pair):
     """Compare the models in training mode, in which batch normalisation uses the statistics of the
     batch.
     """
@@ -58,7 +58,7 @@ def test_models_on_edge_case_graphs_match_pyg(beside_pyg, pair):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_a_converted_model_predicts_the_same(beside_pyg, pair):
+def test_converted_global_transformer_predicts_the_same_as_in_pyg(beside_pyg, pair):
     theirs = copy.deepcopy(pair[0]).eval()
     x, one = beside_pyg.draw(6, 6), torch.zeros(6, dtype=torch.int64)
     expected, calls = theirs(x, EDGES, one), []
@@ -91,7 +91,7 @@ def test_hooked_convolution_runs_edge_by_edge_as_in_pyg(beside_pyg):
     assert not torch.allclose(model(x, EDGES), expected)
 
 
-def test_wrong_dropout_and_shapes_are_refused():
+def test_invalid_dropout_or_shapes_of_sgformer_raise_error():
     with pytest.raises(ValueError, match="dropout must be a probability"):
         models.SGFormer(6, 8, 3, trans_dropout=2.0)
     with pytest.raises(ValueError, match="x must have 6 features"):

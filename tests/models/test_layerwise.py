@@ -56,7 +56,7 @@ def test_layerwise_inference_equals_full_forward_on_edge_case_graphs():
             close(got, model(x, graph).detach())
 
 
-def test_converted_model_of_pyg_runs_layer_by_layer(hub):
+def test_layerwise_inference_of_a_converted_pyg_model_equals_full_forward(hub):
     model = pyg.GAT(6, 8, 2, 3, heads=2).double().eval()
     x = torch.randn(30, 6).double()
     expected = model(x, hub.edge_index).detach()
@@ -65,7 +65,7 @@ def test_converted_model_of_pyg_runs_layer_by_layer(hub):
     close(layerwise_inference(gattn.convert(model), x, hub, batch_edges=40), expected)
 
 
-def test_layerwise_inference_accepts_list_of_layers(hub):
+def test_layerwise_inference_of_a_list_of_layers_equals_full_forward(hub):
     first, second = TransformerConv(6, 4, heads=2, beta=True), TransformerConv(8, 5, edge_dim=2)
     x, edge_attr = torch.randn(30, 6), torch.randn(hub.num_edges, 2)
     layers = [lambda x, graph, edge_attr: F.elu(first(x, graph)), second.eval()]
@@ -75,7 +75,7 @@ def test_layerwise_inference_accepts_list_of_layers(hub):
     assert not got.requires_grad
 
 
-def test_arrays_in_memory_and_on_disk_give_the_same_bits(hub, tmp_path):
+def test_layerwise_inference_gives_the_same_bits_in_memory_and_on_disk(hub, tmp_path):
     model = GAT(6, 8, 3, 4, heads=2, edge_dim=1).eval()
     x, edge_attr = torch.randn(30, 6), torch.randn(hub.num_edges)
     expected = layerwise_inference(model, x, hub, edge_attr, batch_edges=40)
@@ -123,7 +123,7 @@ def test_arrays_in_memory_and_on_disk_give_the_same_bits(hub, tmp_path):
         ({"out": np.broadcast_to(np.zeros(8), (4, 8))}, ValueError, "read-only"),
     ],
 )  # fmt: skip
-def test_bad_input_gets_one_clear_error(change, error, message):
+def test_unsupported_models_or_inputs_of_layerwise_inference_raise_error(change, error, message):
     graph = Graph(torch.tensor([[0, 1, 2], [1, 2, 0]]), 4)
     x = torch.randn(4, 6)
     arguments = {"model": GAT(6, 8, 2).eval(), "x": x, "graph": graph, "batch_edges": 4}
@@ -131,7 +131,7 @@ def test_bad_input_gets_one_clear_error(change, error, message):
         layerwise_inference(**arguments | change)
 
 
-def test_output_that_overlaps_the_input_is_refused():
+def test_output_that_shares_memory_with_the_input_raises_error():
     graph, x = Graph(torch.tensor([[0, 1], [1, 0]]), 2), torch.randn(2, 6)
     with pytest.raises(ValueError, match="out must not share"):
         layerwise_inference(GAT(6, 6, 1).eval(), x, graph, out=x)

@@ -144,7 +144,7 @@ RETURN_WEIGHTS = {
 
 @pytest.mark.parametrize("name", RETURN_WEIGHTS)
 @pytest.mark.parametrize("training", [False, True])
-def test_weights_come_before_dropout_on_either_path(name, training):
+def test_attention_weights_equal_pyg_and_exclude_dropout_on_both_paths(name, training):
     make, takes = RETURN_WEIGHTS[name]
     theirs, layer = make(pyg), make(nn)
     layer.load_state_dict(theirs.state_dict())
@@ -180,14 +180,14 @@ def test_integer_edge_features_give_the_output_of_pyg(name, dtype):
 
 
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
-def test_other_dtypes_of_edge_features_are_refused_by_name(name):
+def test_edge_features_of_another_dtype_raise_error_with_the_argument_name(name):
     layer = getattr(nn, name)(6, 4, edge_dim=3)
     for dtype in (torch.float64, torch.bool):
         with pytest.raises(TypeError, match=rf"edge_attr must be torch\.float32.*; got {dtype}"):
             layer(X, EDGES, WIDE.to(dtype))
 
 
-def test_ignored_edge_features_have_one_warning():
+def test_layer_without_edge_dim_warns_once_about_ignored_edge_features():
     theirs, ours = pyg.GATConv(6, 4), nn.GATConv(6, 4)
     ours.load_state_dict(theirs.state_dict())
     with pytest.warns(UserWarning, match=r"GATConv\(6, 4, heads=1\) was created without edge_dim "
@@ -204,7 +204,7 @@ def test_ignored_edge_features_have_one_warning():
         nn.GATv2Conv(6, 4)(X, EDGES, WIDE)
 
 
-def test_autocast_leaves_the_dtype_of_layers_that_project_nothing():
+def test_layers_without_projection_keep_their_dtype_under_autocast():
     for layer, args in ((nn.AGNNConv(), (X, EDGES)), (nn.FAConv(6), (X, X, EDGES))):
         theirs = getattr(pyg, type(layer).__name__)(*([6] if args[1] is X else []))
         with torch.autocast("cpu", torch.bfloat16):
@@ -216,14 +216,14 @@ BATCH = torch.tensor([0, 0, 0, 1, 1])
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("kind", [nn.GATConv, nn.TransformerConv, nn.TransformerBlock])
-def test_torch_jit_trace_is_refused_in_one_sentence(kind):
+def test_layer_under_torch_jit_trace_raises_error_with_alternatives(kind):
     message = "does not run under torch.jit.trace.*: use torch.compile, torch.export.export or"
     with pytest.raises(RuntimeError, match=message):
         torch.jit.trace(kind(6, 2), (X, EDGES))
 
 
 @pytest.mark.filterwarnings("ignore:Complex modules are a new feature")
-def test_complex_numbers_are_refused():
+def test_layers_of_complex_dtype_raise_error():
     for kind in (nn.GATConv, nn.GATv2Conv, nn.TransformerConv, nn.SuperGATConv):
         layer = kind(6, 4).to(torch.complex64)
         with pytest.raises(TypeError, match=r"must be float32, float64, .*; got torch\.complex64"):
@@ -244,7 +244,7 @@ QUANTIZED = {
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
 @pytest.mark.parametrize("name", QUANTIZED)
-def test_quantized_models_are_near_the_float_models(name):
+def test_outputs_of_quantized_models_are_near_those_of_float_models(name):
     make, args = QUANTIZED[name]
     torch.manual_seed(0)
     model = make().eval()

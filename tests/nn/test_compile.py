@@ -106,7 +106,7 @@ def test_compiled_layers_equal_eager_layers_on_plain_edges(name, backend):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_inductor_gives_the_outputs_of_eager_layers():
+def test_layers_compiled_by_inductor_equal_eager_layers():
     """The scores of nodes, of edges and of FAConv's x_0 are matrix products, which Inductor fuses
     with the operators that follow.
     """
@@ -152,7 +152,7 @@ def test_compiled_model_on_a_graph_equals_the_eager_model():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_compiled_layer_with_the_sizes_of_graphs_equals_the_eager_layer():
+def test_compiled_gps_conv_with_graph_sizes_equals_the_eager_layer():
     layer = GPSConv(8, GATv2Conv(8, 4, 2), heads=2, norm="layer_norm")
     x, _ = _features()
     expected = layer(x, EDGES, BATCH)
@@ -172,7 +172,7 @@ def _sized(name, nodes, edges):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", ["GATConv, edges", pytest.param("FAConv", marks=pytest.mark.slow)])
-def test_graphs_of_every_size_share_one_compilation(name):
+def test_layer_is_compiled_once_for_graphs_of_any_size(name):
     torch._dynamo.reset()
     layer, frames = _layer(name).eval(), []
 
@@ -189,7 +189,7 @@ def test_graphs_of_every_size_share_one_compilation(name):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_strictly_exported_layer_takes_graphs_of_any_size():
+def test_layer_exported_in_strict_mode_accepts_graphs_of_any_size():
     name = "GATConv, edges"
     layer = _layer(name).eval()
     nodes, edges = torch.export.Dim("nodes", min=2), torch.export.Dim("edges", min=2)

@@ -53,7 +53,7 @@ def _explain(model, algorithm, x):
 
 
 @pytest.mark.parametrize("name", CONVS)
-def test_gnn_explainer_gives_the_masks_of_pyg(name):
+def test_gnn_explainer_gives_the_same_masks_as_with_pyg_layers(name):
     theirs, ours, x = _two_models(name)
     expected, got = (_explain(m, GNNExplainer(epochs=5), x) for m in (theirs, ours))
     assert got.edge_mask.any()
@@ -63,7 +63,7 @@ def test_gnn_explainer_gives_the_masks_of_pyg(name):
 
 
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
-def test_attention_explainer_gives_the_masks_of_pyg(name):
+def test_attention_explainer_gives_the_same_masks_as_with_pyg_layers(name):
     theirs, ours, x = _two_models(name)
     expected, got = (_explain(m, AttentionExplainer(), x) for m in (theirs, ours))
     assert got.edge_mask.any()
@@ -84,7 +84,7 @@ class _Hetero(torch.nn.Module):
 
 
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
-def test_to_hetero_gives_the_outputs_of_pyg(name):
+def test_to_hetero_gives_the_same_outputs_as_with_pyg_layers(name):
     x = {"paper": torch.randn(6, 5), "author": torch.randn(6, 3)}
     edges = {key: EDGES.flip(0) if key[1] == "by" else EDGES for key in RELATIONS}
     outputs, states = [], []
@@ -98,7 +98,7 @@ def test_to_hetero_gives_the_outputs_of_pyg(name):
         torch.testing.assert_close(outputs[1][key], outputs[0][key], rtol=1e-5, atol=1e-5)
 
 
-def test_explained_model_can_be_copied():
+def test_copy_of_a_layer_in_explain_mode_stays_in_explain_mode():
     _, ours, _ = _two_models("GATConv")
     ours.conv.explain = True
     assert not copy.deepcopy(ours).conv.fused

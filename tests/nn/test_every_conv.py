@@ -46,7 +46,7 @@ def _inputs(edge_dim, dtype=torch.float32, nodes=7, edges=15, batch=None):
 
 
 @pytest.mark.bits
-def test_two_runs_and_a_checkpointed_one_give_the_same_bits(layer_and_width):
+def test_repeated_and_checkpointed_runs_give_the_same_bits(layer_and_width):
     layer, edge_dim = layer_and_width
     layer.train()
     inputs = _inputs(edge_dim, nodes=50, edges=900)
@@ -61,7 +61,7 @@ def test_two_runs_and_a_checkpointed_one_give_the_same_bits(layer_and_width):
     assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(*runs))
 
 
-def test_edge_by_edge_gives_the_output_of_the_kernels(layer_and_width, beside_pyg):
+def test_edge_by_edge_path_gives_the_output_of_the_kernels(layer_and_width, beside_pyg):
     layer, edge_dim = layer_and_width
     layer, slow = layer.double(), copy.deepcopy(layer).double()
     slow.register_message_forward_hook(lambda module, args, out: None)
@@ -70,7 +70,7 @@ def test_edge_by_edge_gives_the_output_of_the_kernels(layer_and_width, beside_py
     beside_pyg.check(slow, layer, *_inputs(edge_dim, torch.float64))
 
 
-def test_sets_of_features_on_one_graph_equal_single_calls(layer_and_width, beside_pyg):
+def test_batched_features_on_one_graph_equal_single_calls(layer_and_width, beside_pyg):
     layer, edge_dim = layer_and_width
     x, edge_index, *edge_attr = _inputs(edge_dim, batch=3)
     if isinstance(layer, (GATEConv, GeneralConv, HEATConv, PointTransformerConv, RGATConv)):
@@ -86,7 +86,7 @@ def test_sets_of_features_on_one_graph_equal_single_calls(layer_and_width, besid
 
 
 @pytest.mark.parametrize("cls", [GATConv, GATv2Conv, TransformerConv])
-def test_weights_of_batched_features_match_single_calls(cls):
+def test_attention_weights_of_batched_features_match_single_calls(cls):
     layer = cls((6, 6), 4, 2, edge_dim=3)
     x, edge_index, edge_attr = _inputs(3, batch=3)
     pair = x, x.flip(0)
@@ -99,7 +99,7 @@ def test_weights_of_batched_features_match_single_calls(cls):
         torch.testing.assert_close(alpha[i], expected[1])
 
 
-def test_copies_and_pickles_give_the_same_output(layer_and_width):
+def test_copies_and_pickles_of_layers_give_the_same_output(layer_and_width):
     layer, edge_dim = layer_and_width
     inputs = _inputs(edge_dim)
     expected = layer(*inputs)
@@ -114,7 +114,7 @@ def test_copies_and_pickles_give_the_same_output(layer_and_width):
     assert torch.equal(twin(*inputs), expected)
 
 
-def test_first_and_second_derivatives_pass_gradcheck(layer_and_width):
+def test_derivatives_of_convolutions_pass_gradcheck(layer_and_width):
     layer, edge_dim = layer_and_width
     layer = layer.double()
     x, edge_index, *edge_attr = _inputs(edge_dim, torch.float64, nodes=4, edges=6)
@@ -135,7 +135,7 @@ def test_first_and_second_derivatives_pass_gradcheck(layer_and_width):
     assert torch.autograd.gradgradcheck(run, inputs, fast_mode=True)
 
 
-def test_autocast_gives_its_dtype(layer_and_width):
+def test_convolutions_under_autocast_return_bfloat16_near_fp32(layer_and_width):
     layer, edge_dim = layer_and_width
     x, edge_index, *edge_attr = _inputs(edge_dim)
     expected = layer(x, edge_index, *edge_attr)
@@ -173,7 +173,7 @@ class _Largest(TorchDispatchMode):
         return out
 
 
-def test_no_tensor_of_size_edges_times_channels_is_allocated(layer_and_width, monkeypatch):
+def test_convolutions_allocate_no_tensor_of_size_edges_times_channels(layer_and_width, monkeypatch):
     if select(None, torch.device("cpu")) == "reference":
         pytest.skip("the reference is written edge by edge")
     layer, edge_dim = layer_and_width
@@ -191,7 +191,7 @@ def test_no_tensor_of_size_edges_times_channels_is_allocated(layer_and_width, mo
 
 @pytest.mark.parametrize("options", [{"flow": "target_to_source"}, {"aggr": "max"}], ids=str)
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
-def test_other_flows_and_aggregations_match_pyg(beside_pyg, name, options):
+def test_convolutions_with_another_flow_or_aggregation_match_pyg(beside_pyg, name, options):
     pair = beside_pyg.pair(name, (6, 6), 4, 2, **options)
     assert not pair[1].fused
     x, edge_index = _inputs(None, torch.float64)
@@ -199,7 +199,7 @@ def test_other_flows_and_aggregations_match_pyg(beside_pyg, name, options):
 
 
 @pytest.mark.parametrize("cls", [GATConv, GATv2Conv, TransformerConv])
-def test_a_hub_of_a_million_edges_has_the_mean_of_its_neighbours(cls):
+def test_node_with_a_million_equal_neighbours_has_their_mean(cls):
     torch.manual_seed(0)
     layer = cls(6, 1, bias=False)
     x = torch.randn(1, 6).expand(1000, 6)

@@ -18,7 +18,7 @@ def _parameters(conv):
 
 @LAYERS
 @pytest.mark.parametrize("edges", ["pairs", "Graph"])
-def test_layers_run_in_plain_pytorch_inside_transforms(layer, edges):
+def test_layers_inside_torch_func_transforms_equal_single_calls(layer, edges):
     torch.manual_seed(0)
     conv, x = layer(5, 3, 2).double(), torch.randn(3, 4, 5, dtype=torch.float64)
     edges = EDGES.clone() if edges == "pairs" else Graph(EDGES, 4)
@@ -46,7 +46,7 @@ def test_ensemble_of_stacked_layers_predicts_like_each_layer(layer):
     torch.testing.assert_close(out, torch.stack([member(x, EDGES) for member in members]))
 
 
-def test_forced_kernel_inside_a_transform_gets_an_error(monkeypatch):
+def test_backend_option_inside_a_transform_raises_error(monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", "cpu")
     conv, x = GATConv(5, 3, 2), torch.randn(4, 5)
     for call in (
@@ -60,7 +60,7 @@ def test_forced_kernel_inside_a_transform_gets_an_error(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @every({n: e for n, e in BY_NAME.items() if e.conv or e.batch})
-def test_batched_gradients_equal_single_gradients(layer):
+def test_vectorised_jacobian_of_layers_equals_single_gradients(layer):
     """Compare the batched gradients of jacobian(vectorize=True) and grad(is_grads_batched=True)."""
     module = layer.called(6, 3).eval()
     (x, edges), options = layer.inputs(6, 20)
@@ -72,14 +72,14 @@ def test_batched_gradients_equal_single_gradients(layer):
 
 @every({name: BY_NAME[name] for name in ("GATConv", "GraphAttention", "Set2Set", "AttentiveFP")})
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
-def test_torch_jit_script_is_refused_with_a_remedy(layer):
+def test_layer_under_torch_jit_script_raises_error_with_a_remedy(layer):
     module = layer.make(6, 3)
     for model in (module, torch.nn.Sequential(torch.nn.Linear(6, 6), module)):
         with pytest.raises(RuntimeError, match=r"not run under torch\.jit\.script: use torch\.com"):
             torch.jit.script(model)
 
 
-def test_layout_from_inside_a_transform_can_be_used_after_it():
+def test_layout_created_inside_a_transform_can_be_used_after_it():
     conv, x, edges = GATConv(5, 3), torch.randn(4, 5), EDGES.clone()
     grad(lambda x: conv(x, edges).sum())(x)
     out = conv(x, edges)
@@ -88,7 +88,7 @@ def test_layout_from_inside_a_transform_can_be_used_after_it():
     assert all(parameter.grad is not None for parameter in conv.parameters())
 
 
-def test_edges_created_within_a_transform_are_refused():
+def test_edges_created_inside_a_transform_raise_error():
     conv, x = GATConv(5, 3), torch.randn(4, 5)
     for call in (
         lambda: grad(lambda x: conv(x, torch.tensor([[0, 1], [1, 2]])).sum())(x),

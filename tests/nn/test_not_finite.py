@@ -64,7 +64,7 @@ BESIDE_PYG = {name: entry for name, entry in LAYERS.items() if entry.made_by is 
 
 @every(BESIDE_PYG)
 @pytest.mark.parametrize("backend", ["cpu", pytest.param("reference", marks=pytest.mark.slow)])
-def test_nan_and_infinity_reach_same_outputs_as_in_pyg(layer, backend, monkeypatch):
+def test_nan_and_infinity_in_inputs_reach_the_same_outputs_as_in_pyg(layer, backend, monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", backend)
     theirs = pyg if hasattr(pyg, layer.kind) else attentive_fp
     ours = layer.make(WIDTH, 3).eval()
@@ -74,7 +74,7 @@ def test_nan_and_infinity_reach_same_outputs_as_in_pyg(layer, backend, monkeypat
 
 
 @every({name: entry for name, entry in LAYERS.items() if entry.made_by is not None})
-def test_nan_and_infinity_reach_same_outputs_as_edge_by_edge(layer):
+def test_nan_and_infinity_reach_the_same_outputs_on_both_paths(layer):
     ours = layer.make(WIDTH, 3).eval()
     slow = copy.deepcopy(ours)
     slow.register_message_forward_hook(lambda module, inputs, out: None)
@@ -84,7 +84,7 @@ def test_nan_and_infinity_reach_same_outputs_as_edge_by_edge(layer):
 
 @pytest.mark.parametrize("heads", [1, 8])
 @pytest.mark.parametrize("value", VALUES)
-def test_infinite_input_reaches_output_with_one_channel_per_head(heads, value):
+def test_infinite_input_reaches_the_output_with_one_channel_per_head(heads, value):
     """If a head has one channel, each score is one product. An infinite product must not become
     -inf, which would remove the edge without an error.
     """
@@ -103,7 +103,7 @@ def test_infinite_input_reaches_output_with_one_channel_per_head(heads, value):
         assert not ours(x, edges, attr)[edges[1, row]].isfinite().any()
 
 
-def test_bias_of_minus_infinity_still_drops_its_edge():
+def test_bias_of_minus_infinity_removes_its_edge_in_gat_conv():
     conv, x = nn.GATConv(6, 4, 2, add_self_loops=False), torch.randn(4, 6)
     edges = torch.tensor([[0, 1, 2], [3, 3, 3]])
     bias = torch.tensor([0.0, -torch.inf, 0.0])
@@ -115,7 +115,7 @@ def test_bias_of_minus_infinity_still_drops_its_edge():
 @pytest.mark.parametrize("name", ["edge_weight", "attn_bias"])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_term_that_is_not_finite_reaches_the_output(name, value, dtype):
+def test_nan_or_infinite_edge_term_reaches_the_output(name, value, dtype):
     edges = torch.tensor([[0, 1, 2], [3, 3, 2]])
     x, term = torch.randn(4, 6, dtype=dtype), torch.ones(3, dtype=dtype)
     term[1] = value

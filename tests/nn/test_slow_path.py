@@ -17,7 +17,7 @@ REASONS = set(re.findall(r"^\| `(.+?)` +\|", SECTION, re.M)) - {"slow_path_reaso
 """Reasons for edge-by-edge execution that the guide lists."""
 
 
-def test_explain_path_gives_the_reason_for_edge_by_edge():
+def test_explain_path_gives_the_reason_for_the_edge_by_edge_path():
     class Mine(nn.GATConv):
         def message(self, x_j, alpha):
             return x_j
@@ -131,7 +131,7 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_changes_of_a_layer_have_the_same_effect_as_in_pyg(name):
+def test_overrides_and_hooks_change_a_layer_as_in_pyg(name):
     make, reason = CHANGED[name]
     theirs, ours = make(pyg.GATConv), make(nn.GATConv)
     ours.load_state_dict(theirs.state_dict())
@@ -143,14 +143,14 @@ def test_changes_of_a_layer_have_the_same_effect_as_in_pyg(name):
     torch.testing.assert_close(converted(X, EDGES), expected)
 
 
-def test_class_is_fused_again_after_patch_is_removed():
+def test_layer_uses_fused_kernels_again_after_a_patch_is_removed():
     layer = _given_later(nn.GATConv)
     assert not layer.fused
     del type(layer).message
     assert layer.fused
 
 
-def test_user_defined_attention_is_used():
+def test_overridden_get_attention_of_supergat_changes_output_as_in_pyg():
     def flat(self, edge_index_i, x_i, x_j, num_nodes, return_logits=False):
         return torch.ones_like(x_j[..., 0])
 
@@ -164,7 +164,7 @@ def test_user_defined_attention_is_used():
 
 
 @pytest.mark.parametrize("package", [pyg, nn])
-def test_methods_that_pyg_binds_do_not_count_as_overrides(package):
+def test_methods_that_pyg_binds_to_a_layer_do_not_count_as_overrides(package):
     layer = package.GATConv(6, 4)
     expected = layer(X, EDGES)
     layer.explain = True
@@ -178,7 +178,7 @@ def test_methods_that_pyg_binds_do_not_count_as_overrides(package):
     assert convert(decomposed).slow_path_reason == ""
 
 
-def test_convert_leaves_patched_pyg_class(monkeypatch):
+def test_convert_does_not_replace_layers_of_a_patched_pyg_class(monkeypatch):
     layer = pyg.GATConv(6, 4)
     monkeypatch.setattr(pyg.GATConv, "message", Doubled.message)
     model = convert(torch.nn.ModuleList([layer, pyg.GATv2Conv(6, 4)]))

@@ -37,7 +37,7 @@ def _written_out(layer, query, key, value, edge_index, edge_attr=None):
 
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("edge_dim", [None, 3])
-def test_matches_its_equation(score, edge_dim):
+def test_graph_attention_matches_the_equation_of_each_score(score, edge_dim):
     if score == "cosine" and edge_dim:
         pytest.skip("a cosine takes no edge features")
     torch.manual_seed(0)
@@ -56,7 +56,7 @@ def test_matches_its_equation(score, edge_dim):
     torch.testing.assert_close(got, weights)
 
 
-def test_callable_score_matches_its_formula():
+def test_graph_attention_with_a_callable_score_matches_its_formula():
     def gaussian_kernel(query, key, edge_attr):
         return -(query - key).square().sum(-1) - edge_attr[:, None]
 
@@ -76,7 +76,7 @@ def test_callable_score_matches_its_formula():
     torch.testing.assert_close(got, layer.lin_out(expected.flatten(1)))
 
 
-def test_callable_takes_edges_in_any_order(shuffled):
+def test_callable_score_gives_equal_results_for_any_order_of_edges(shuffled):
     """The scores are computed in the order of destinations, whereas features, biases and weights
     are in the caller's order of edges.
     """
@@ -100,7 +100,7 @@ def test_callable_takes_edges_in_any_order(shuffled):
     torch.testing.assert_close(recorded[0].weights, weights)
 
 
-def test_terms_of_edges_join_a_sorted_score(shuffled):
+def test_edge_terms_give_equal_results_with_a_sorted_score(shuffled):
     graph, weight, bias = shuffled
     score = torch.randn(12, 2, dtype=torch.float64)
     value = torch.randn(5, 2, 3, dtype=torch.float64)
@@ -124,7 +124,7 @@ def shuffled():
     return graph, draw[:, 0], draw[:, 1:]
 
 
-def test_bad_input_gets_one_clear_error():
+def test_invalid_score_heads_or_features_of_graph_attention_raise_error():
     x, graph = torch.randn(4, 6), graphs.complete([4])
     for call, message in [
         (lambda: GraphAttention(6, score="dots"), "score must be one of"),
@@ -141,7 +141,7 @@ def test_bad_input_gets_one_clear_error():
         GraphAttention(6)(x, x, x, "graph")
 
 
-def test_edges_of_every_format_give_same_output():
+def test_edges_in_every_format_give_the_same_output_of_graph_attention():
     layer, query, memory = GraphAttention(6, heads=2), torch.randn(3, 6), torch.randn(4, 6)
     edge_index = torch.tensor([[0, 3, 1], [0, 0, 2]])
     graph = Graph(edge_index, (4, 3))
@@ -162,7 +162,7 @@ def test_edges_of_every_format_give_same_output():
         (3.0, TypeError, "attn_bias must be a tensor; got float"),
     ],
 )
-def test_invalid_attn_bias_is_refused(bias, error, message):
+def test_attn_bias_of_wrong_shape_or_type_raises_error(bias, error, message):
     layer, x = GraphAttention(8, heads=2), torch.randn(4, 8)
     edges = torch.tensor([[0, 1, 2], [1, 2, 3]])
     with pytest.raises(error, match=message):

@@ -9,7 +9,7 @@ def _layer():
     return LinearAttention(8, heads=2)
 
 
-def test_matches_its_equation():
+def test_linear_attention_matches_its_equation():
     layer = _layer().double()
     x = torch.randn(5, 8, dtype=torch.float64)
     phi = lambda z: torch.nn.functional.elu(z).view(5, 2, 4) + 1  # noqa: E731
@@ -19,7 +19,7 @@ def test_matches_its_equation():
     torch.testing.assert_close(layer(x), layer.lin_out(summed.flatten(1)))
 
 
-def test_index_and_ptr_give_the_same_output():
+def test_linear_attention_gives_the_same_output_for_index_and_ptr():
     layer = _layer()
     x, index = torch.randn(5, 8), torch.tensor([0, 0, 2, 2, 2])
     out = layer(x, index, dim_size=3)
@@ -27,7 +27,7 @@ def test_index_and_ptr_give_the_same_output():
     assert not torch.equal(layer(x), out)
 
 
-def test_head_channels_are_free_and_bad_heads_are_refused():
+def test_linear_attention_requires_heads_to_divide_channels_by_default():
     assert LinearAttention(8, heads=3, head_channels=5)(torch.randn(2, 8)).shape == (2, 8)
     with pytest.raises(ValueError, match=r"heads must divide channels \(8\); got heads=3"):
         LinearAttention(8, heads=3)

@@ -40,7 +40,7 @@ def _entries(adj_t):
 @pytest.mark.parametrize("make", [_coo, _csr, _csc])
 @pytest.mark.parametrize("loops", [False, True])
 @pytest.mark.parametrize("layer", [GATConv, GATv2Conv])
-def test_weights_come_in_the_order_of_the_entries(layer, make, loops):
+def test_attention_weights_are_in_the_order_of_the_matrix_entries(layer, make, loops):
     """The entries of the adjacency matrix may have any order and may be repeated."""
     torch.manual_seed(0)
     conv, x, adj_t = layer(4, 2, 2, add_self_loops=loops), torch.randn(3, 4), make()
@@ -68,7 +68,7 @@ def _without_loops(conv):
     return twin
 
 
-def test_matrix_with_duplicates_is_laid_out_once():
+def test_matrix_with_duplicate_entries_is_sorted_once_until_a_write():
     adj_t, x = _coo(), torch.randn(3, 4)
     first, _ = read_edges(adj_t, None, x, x)
     assert first.num_edges == 4
@@ -91,7 +91,7 @@ def test_matrix_with_duplicates_is_laid_out_once():
     ],
 )
 @pytest.mark.parametrize("kind", ["Graph", "sparse"])
-def test_edges_of_another_number_of_nodes_are_refused(call, kind):
+def test_edges_for_another_number_of_nodes_raise_error(call, kind):
     edges = Graph(torch.tensor([[0], [1]]), 5) if kind == "Graph" else torch.eye(5).to_sparse()
     message = (
         "x must have as many rows as the edges have nodes, 5 sources and 5 destinations; got 3"
@@ -113,7 +113,7 @@ def test_sparse_matrix_of_caller_is_not_modified(layer):
 
 
 @pytest.mark.parametrize("layer", [GATConv, GATv2Conv, TransformerConv])
-def test_features_of_networkx_and_scipy_edges_are_rows_of_their_edges(layer):
+def test_edge_features_of_networkx_and_scipy_graphs_belong_to_their_edges(layer):
     """The caller passes one row of features for each of ``edges()``; in the graph, an undirected
     edge has one row for each direction.
     """
@@ -147,7 +147,7 @@ def _expected(graph, edge_attr):
     return torch.cat([rows, torch.stack(loops)])
 
 
-def test_loop_features_of_the_same_tensor_are_cached(graph_and_features):
+def test_self_loop_features_of_the_same_tensor_are_cached(graph_and_features):
     graph, edge_attr = graph_and_features
     first = with_loop_features(edge_attr, graph, "mean")
     torch.testing.assert_close(first, _expected(graph, edge_attr))
@@ -161,7 +161,7 @@ def _double(tensor):
 
 @pytest.mark.parametrize("write", [lambda t: t.mul_(2), lambda t: t.data.mul_(2), _double])
 @pytest.mark.parametrize("reason", ["", "not built"])
-def test_features_of_loops_follow_a_write_to_the_edges(
+def test_self_loop_features_change_after_a_write_to_edge_features(
     graph_and_features, write, reason, monkeypatch
 ):
     monkeypatch.setattr(cpu, "unavailable_reason", lambda: reason)
@@ -172,7 +172,7 @@ def test_features_of_loops_follow_a_write_to_the_edges(
     torch.testing.assert_close(actual, _expected(graph, edge_attr))
 
 
-def test_features_of_loops_are_mapped_over_in_inference_mode(graph_and_features, monkeypatch):
+def test_self_loop_features_work_under_vmap_in_inference_mode(graph_and_features, monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", "reference")
     graph, edge_attr = graph_and_features
     every = torch.stack([edge_attr, 2 * edge_attr])
@@ -181,7 +181,7 @@ def test_features_of_loops_are_mapped_over_in_inference_mode(graph_and_features,
     torch.testing.assert_close(actual[1], 2 * _expected(graph, edge_attr))
 
 
-def test_gradient_of_loop_features_equals_the_reference(graph_and_features):
+def test_gradient_of_self_loop_features_equals_the_reference(graph_and_features):
     graph, edge_attr = graph_and_features
     with_loop_features(edge_attr, graph, "mean")
     edge_attr.requires_grad_()

@@ -166,7 +166,7 @@ def test_gps_conv_passes_edge_terms_to_local_layer():
 
 
 @pytest.mark.parametrize("make", [nn.GATConv, nn.GATv2Conv, nn.TransformerConv])
-def test_minus_infinity_drops_an_edge_and_a_logarithm_normalises(make):
+def test_attn_bias_of_minus_infinity_removes_an_edge_and_log_2_doubles_it(make):
     torch.manual_seed(0)
     layer, x = make(6, 4, 2).double(), _draw(5, 6)
     keep = torch.tensor([1.0, 1, 0, 1, 0, 1, 1, 1], dtype=torch.float64)
@@ -179,7 +179,7 @@ def test_minus_infinity_drops_an_edge_and_a_logarithm_normalises(make):
     assert layer(x, PAIRS[:, :0], edge_weight=keep[:0], attn_bias=keep[:0]).shape == (5, 8)
 
 
-def test_returned_and_recorded_weights_are_those_of_the_softmax():
+def test_attention_weights_exclude_the_factor_edge_weight():
     torch.manual_seed(0)
     layer, x, weight, bias = nn.GATConv(6, 4, 2).double(), _draw(5, 6), _draw(8), _draw(8)
     with record_attention(layer) as recorded:
@@ -190,7 +190,7 @@ def test_returned_and_recorded_weights_are_those_of_the_softmax():
     torch.testing.assert_close(recorded[0].weights, plain)
 
 
-def test_edge_terms_follow_edges_of_every_format(beside_pyg):
+def test_edge_terms_give_the_same_output_for_edges_in_every_format(beside_pyg):
     torch.manual_seed(0)
     layer, x = nn.GATConv(6, 4, 2).double(), _draw(5, 6)
     pairs = (
@@ -210,7 +210,7 @@ def test_edge_terms_follow_edges_of_every_format(beside_pyg):
                                      attn_bias=other.repeat(2)))  # fmt: skip
 
 
-def test_override_that_ignores_edge_terms_is_an_error():
+def test_overridden_method_that_ignores_edge_terms_raises_error():
     class Mine(nn.GATConv):
         def edge_update(self, alpha_j, alpha_i, index, ptr, dim_size):
             return softmax(alpha_j + alpha_i, index, ptr, dim_size)
@@ -237,7 +237,7 @@ def test_override_that_ignores_edge_terms_is_an_error():
     ],
     ids=str,
 )
-def test_wrong_edge_terms_are_refused(options, error, message):
+def test_edge_terms_of_wrong_shape_device_or_dtype_raise_error(options, error, message):
     with pytest.raises(error, match=message):
         nn.GATConv(6, 4, 2)(torch.randn(5, 6), PAIRS, **options)
 
@@ -267,7 +267,7 @@ def test_node_with_all_edges_masked_equals_node_without_edges(name, path):
 
 
 @pytest.mark.parametrize("path", ["fused", "edge by edge"])
-def test_mask_keeps_the_edges_that_it_marks_as_in_torch(path):
+def test_boolean_attn_bias_keeps_the_edges_that_are_true(path):
     torch.manual_seed(0)
     layer, x, mask = nn.GATConv(6, 4, 2).double(), _draw(5, 6), PAIRS[0] > 0
     if path != "fused":
@@ -278,7 +278,7 @@ def test_mask_keeps_the_edges_that_it_marks_as_in_torch(path):
                                layer(x, PAIRS, attn_bias=per_head.double().log()))  # fmt: skip
 
 
-def test_edge_terms_are_separate_for_each_thread():
+def test_edge_terms_of_concurrent_forward_passes_are_separate():
     pending, inner = [], []
 
     class Threaded(nn.GATConv):

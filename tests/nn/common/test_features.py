@@ -31,7 +31,7 @@ TAKERS = {
 
 
 @pytest.mark.parametrize("take", TAKERS.values(), ids=TAKERS)
-def test_features_of_another_width_or_dtype_are_refused(take):
+def test_node_features_of_another_width_or_dtype_raise_error(take):
     take(X)
     with pytest.raises(ValueError, match=r"(x|query) must have 16 features; got shape \(5, 15\)"):
         take(X[:, :15])
@@ -54,7 +54,7 @@ def test_features_of_another_width_or_dtype_are_refused(take):
         lambda a: fp(X, EDGES, a),
     ],
 )
-def test_edge_features_of_another_width_or_dtype_are_refused(take):
+def test_edge_features_of_another_width_or_dtype_raise_error(take):
     take(ATTR)
     with pytest.raises(ValueError, match=r"edge_attr must have 3 features; got shape \(4, 2\)"):
         take(ATTR[:, :2])
@@ -84,6 +84,6 @@ def test_edge_features_of_another_width_or_dtype_are_refused(take):
         ),
     ],
 )
-def test_other_wrong_inputs_are_refused(call, error, message):
+def test_missing_features_or_invalid_in_channels_raise_error(call, error, message):
     with pytest.raises(error, match=message):
         call()

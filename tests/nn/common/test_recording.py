@@ -19,7 +19,7 @@ EDGES = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2, 5, 2], [1, 2, 0, 4, 5, 3, 2, 1, 5
 
 
 @every(ATTENDS)
-def test_every_layer_records_its_weights(layer):
+def test_every_attention_layer_records_its_weights(layer):
     module = layer.called(6, 3).eval()
     args, options = layer.inputs()
     plain = module(*args, **options)
@@ -60,7 +60,7 @@ METADATA = (["a", "b"], list(TYPED))
          (NODES, TYPED)),
     ],
 )  # fmt: skip
-def test_recorded_weights_match_softmax_inside_pyg(name, arguments, inputs, monkeypatch):
+def test_recorded_weights_equal_the_softmax_inside_pyg(name, arguments, inputs, monkeypatch):
     """These layers of PyG return no weights, so the test records the results of its softmax."""
     theirs, ours = getattr(pyg, name)(**arguments).eval(), getattr(gattn.nn, name)(**arguments)
     ours.eval().load_state_dict(theirs.state_dict())
@@ -82,7 +82,7 @@ def test_recorded_weights_match_softmax_inside_pyg(name, arguments, inputs, monk
             assert torch.equal(record.edge_index, TYPED[record.edge_type])
 
 
-def test_outside_the_context_nothing_is_recorded():
+def test_no_weights_are_recorded_outside_of_the_context():
     layer, x = gattn.nn.GATConv(6, 3), torch.randn(6, 6)
     with record_attention(layer) as recorded:
         layer(x, EDGES)
@@ -92,7 +92,7 @@ def test_outside_the_context_nothing_is_recorded():
     assert not layer._forward_hooks
 
 
-def test_nothing_recorded_is_an_error_that_says_why():
+def test_record_attention_without_a_recorded_layer_raises_error_with_the_reason():
     nothing = pytest.raises(
         RuntimeError, match=r"of this Linear was recorded: it contains no layer of gattn\.nn"
     )
@@ -105,7 +105,7 @@ def test_nothing_recorded_is_an_error_that_says_why():
         raise KeyError("mine")
 
 
-def test_record_attention_refuses_estimators():
+def test_record_attention_of_an_estimator_raises_error():
     wrong = pytest.raises(
         TypeError, match=r"torch module; got NodeClassifier .* attention for nodes"
     )

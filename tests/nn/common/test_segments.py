@@ -20,7 +20,7 @@ each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
 @each_readout
-def test_without_an_index_all_rows_are_one_set(build):
+def test_readout_without_an_index_reduces_all_rows_as_one_set(build):
     readout, x = build(), torch.randn(7, 6)
     one = readout(x, torch.zeros(7, dtype=torch.int64), dim_size=1)
     torch.testing.assert_close(readout(x), one)
@@ -43,7 +43,7 @@ def test_segment_index_is_sorted_and_counted_once(monkeypatch):
 
 @each_form
 @each_readout
-def test_gradients_by_transforms_equal_those_of_autograd(build, form, monkeypatch):
+def test_gradients_of_readouts_by_torch_func_equal_those_of_autograd(build, form, monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", "reference")
     readout, x = build(), torch.randn(7, 6, requires_grad=True)
     fresh = {name: v.clone() if isinstance(v, torch.Tensor) else v for name, v in form.items()}
@@ -52,7 +52,7 @@ def test_gradients_by_transforms_equal_those_of_autograd(build, form, monkeypatc
     torch.testing.assert_close(grad, x.grad)
 
 
-def test_segment_index_inside_vmap_is_refused():
+def test_segment_index_created_inside_vmap_raises_error():
     readout, x = LearnedQueryReadout(6, 8), torch.randn(7, 6)
     with pytest.raises(ValueError, match=r"index and ptr must be created outside of .*torch.func"):
         torch.func.vmap(lambda index: readout(x, index, dim_size=4))(torch.stack([INDEX, INDEX]))
@@ -61,7 +61,7 @@ def test_segment_index_inside_vmap_is_refused():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @each_readout
-def test_sets_of_every_size_share_one_compilation(build):
+def test_readout_of_sets_of_any_size_is_compiled_once(build):
     readout = build().eval()
     counter = CompileCounter()
     compiled = torch.compile(readout, fullgraph=True, backend=counter, dynamic=True)

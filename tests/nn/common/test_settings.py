@@ -32,7 +32,7 @@ READOUTS = {name: layer for name, layer in layers(readout=True).items() if layer
         ({"dropout": -0.5}, r"dropout must be a probability in \[0, 1\]; got -0\.5"),
     ],
 )
-def test_wrong_heads_channels_and_dropout_are_refused(name, setting, message):
+def test_invalid_heads_channels_or_dropout_of_layers_raise_error(name, setting, message):
     with pytest.raises(ValueError, match=message):
         MADE[name].make(**setting)
 
@@ -69,13 +69,13 @@ def test_wrong_heads_channels_and_dropout_are_refused(name, setting, message):
         (lambda: nn.PathFeatureBias(0, 3), "max_length must be an int >= 1; got 0"),
     ],
 )
-def test_invalid_settings_of_each_layer_are_refused(make, message):
+def test_invalid_settings_of_single_layers_raise_error(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
 @pytest.mark.parametrize("option", [{"heads": True}, {"dropout": 1}, {"dropout": True}], ids=str)
-def test_settings_valid_in_pyg_are_valid(option):
+def test_gat_conv_accepts_boolean_heads_and_integer_dropout_as_in_pyg(option):
     theirs, ours = pyg.GATConv(8, 4, **option).eval(), nn.GATConv(8, 4, **option).eval()
     ours.load_state_dict(theirs.state_dict())
     x, edge_index = torch.randn(3, 8), torch.tensor([[0, 1, 2], [1, 2, 0]])
@@ -83,7 +83,7 @@ def test_settings_valid_in_pyg_are_valid(option):
 
 
 @every({**READOUTS, "LinearAttention": BY_NAME["LinearAttention"]})
-def test_readout_refuses_inputs_that_are_no_tensors(layer):
+def test_readout_inputs_other_than_tensors_raise_error(layer):
     readout, x = layer.make(4), torch.randn(2, 4)
     for args, message in [
         (([[1.0] * 4],), "x must be a tensor; got list"),
@@ -96,7 +96,7 @@ def test_readout_refuses_inputs_that_are_no_tensors(layer):
 
 
 @pytest.mark.parametrize("name", [n for n, layer in MADE.items() if "kwargs" in layer.settings])
-def test_unknown_argument_is_an_error_with_the_layer_and_its_arguments(name):
+def test_unknown_argument_raises_error_that_lists_the_arguments_of_the_layer(name):
     with pytest.raises(
         TypeError, match=f"{name} has no argument 'num_heads'; it has in_channels, "
     ):
@@ -105,7 +105,7 @@ def test_unknown_argument_is_an_error_with_the_layer_and_its_arguments(name):
 
 
 @pytest.mark.parametrize("kind", [nn.GATConv, nn.GATv2Conv, nn.TransformerConv, nn.SuperGATConv])
-def test_layer_without_channels_is_refused(kind):
+def test_layer_with_zero_out_channels_raises_error(kind):
     with pytest.raises(ValueError, match="out_channels must be an int >= 1; got 0"):
         kind(8, 0)
 
@@ -127,7 +127,7 @@ UNKNOWN = {
 
 @every(UNKNOWN)
 @pytest.mark.parametrize("widths", [(-1, 3), (6, -1), (-1, -1)])
-def test_width_of_minus_one_is_taken_from_the_input_or_refused_by_name(layer, widths):
+def test_width_of_minus_one_is_inferred_from_the_input_or_raises_error(layer, widths):
     module = _constructed(layer, *widths)
     if isinstance(module, ValueError):
         assert re.search(r"\b(\w*channels|\w*dim) must be an int >= [01]; got -1", str(module))

@@ -65,7 +65,7 @@ def compare(actual, expected, inputs):
 
 @pytest.mark.parametrize("use_bias", [False, True])
 @pytest.mark.parametrize("chunk", [1, 8192])
-def test_exphormer_matches_its_equation(chunk, use_bias, features, monkeypatch):
+def test_exphormer_conv_matches_its_equation(chunk, use_bias, features, monkeypatch):
     """The chunks are compiled without C++ code; the tests in tests/ops/custom_score generate this
     code.
     """
@@ -82,7 +82,7 @@ def test_exphormer_matches_its_equation(chunk, use_bias, features, monkeypatch):
 
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize(("out_dim", "edge_dim"), [(4, 3), (6, 3)])
-def test_gt_matches_its_equations(out_dim, edge_dim, residual, features):
+def test_gt_conv_matches_its_equations(out_dim, edge_dim, residual, features):
     x, edge_attr = features
     layer = GTConv(4, out_dim, 2, layer_norm=True, batch_norm=False, residual=residual, edge_dim=3)
     layer = layer.double()
@@ -108,7 +108,7 @@ def test_gt_conv_accepts_edge_features_of_another_width(features):
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_no_edges_or_no_nodes_give_rows_of_zeros(name):
+def test_layers_without_edges_or_nodes_return_rows_of_zeros(name):
     layer = MAKERS[name](4, 4, 2, edge_dim=3).eval()
     for nodes in (0, 5):
         out = layer(torch.ones(nodes, 4), EDGES[:, :0], torch.ones(0, 3))
@@ -129,6 +129,6 @@ def test_no_edges_or_no_nodes_give_rows_of_zeros(name):
         ((torch.ones(2, 6, 4), EDGES, torch.ones(8, 3)), ValueError, r"x must have shape \(n, d\)"),
     ],
 )
-def test_bad_input_gets_one_clear_error(name, arguments, error, message):
+def test_missing_or_misshapen_features_raise_error(name, arguments, error, message):
     with pytest.raises(error, match=message):
         MAKERS[name](4, 4, 2, edge_dim=3)(*arguments)

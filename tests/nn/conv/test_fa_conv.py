@@ -7,7 +7,7 @@ from gattn.nn import FAConv
 @pytest.mark.parametrize(
     "options", [{}, {"eps": 0.0}, {"add_self_loops": False}, {"normalize": False}], ids=str
 )
-def test_matches_pyg_on_every_graph(beside_pyg, dtype, options):
+def test_fa_conv_matches_pyg_on_edge_case_graphs(beside_pyg, dtype, options):
     pair = beside_pyg.pair("FAConv", 6, dtype=dtype, **options)
     for case in beside_pyg.graphs():
         x, x_0 = (beside_pyg.draw(case.size[0], 6, dtype=dtype, seed=s) for s in (0, 1))
@@ -22,7 +22,7 @@ def test_matches_pyg_on_every_graph(beside_pyg, dtype, options):
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("kind", ["EdgeIndex", "coo", "csr"])
 @pytest.mark.parametrize("options", [{}, {"add_self_loops": False}], ids=str)
-def test_matches_pyg_for_every_kind_of_edges(beside_pyg, dtype, kind, options):
+def test_fa_conv_matches_pyg_for_every_format_of_edges(beside_pyg, dtype, kind, options):
     pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
     pair = beside_pyg.pair("FAConv", -1, first=_first(beside_pyg, dtype), dtype=dtype, **options)
     edges = beside_pyg.kinds[kind](pairs, (5, 5))
@@ -39,7 +39,7 @@ def _first(beside_pyg, dtype):
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("kind", ["coo", "csr"])
-def test_matches_pyg_for_an_adjacency_that_is_not_normalised(beside_pyg, kind):
+def test_fa_conv_matches_pyg_for_an_adjacency_that_is_not_normalised(beside_pyg, kind):
     pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
     pair = beside_pyg.pair("FAConv", 6, normalize=False)
     edges = beside_pyg.kinds[kind](pairs, (5, 5)).double() * 1.5
@@ -47,7 +47,7 @@ def test_matches_pyg_for_an_adjacency_that_is_not_normalised(beside_pyg, kind):
     beside_pyg.check(*pair, x, x, edges, return_attention_weights=True)
 
 
-def test_cached_edges_are_those_of_the_first_forward(beside_pyg):
+def test_fa_conv_with_a_cache_uses_the_edges_of_the_first_forward(beside_pyg):
     theirs, ours = beside_pyg.pair("FAConv", 6, cached=True)
     x = beside_pyg.draw(5, 6)
     first, second = torch.tensor([[0, 1], [1, 2]]), torch.tensor([[3, 4], [0, 0]])
@@ -59,7 +59,7 @@ def test_cached_edges_are_those_of_the_first_forward(beside_pyg):
     assert not torch.equal(ours(x, x, second), ours.reset_parameters() or ours(x, x, first))
 
 
-def test_a_hub_in_fp16_does_not_overflow():
+def test_fa_conv_in_fp16_does_not_overflow_at_a_node_of_high_degree():
     """The hub has a degree of 70,000, which exceeds the range of fp16."""
     pairs = torch.stack([torch.arange(70000) % 8, torch.zeros(70000, dtype=torch.int64)])
     layer, x = FAConv(6, eps=0.0), torch.randn(8, 6)
@@ -72,7 +72,7 @@ def test_a_hub_in_fp16_does_not_overflow():
     assert layer(x.half(), x.half(), pairs[:, :50]).dtype == torch.float16
 
 
-def test_biases_are_those_of_the_cached_edges(beside_pyg):
+def test_fa_conv_with_a_cache_applies_biases_to_the_cached_edges(beside_pyg):
     x, layer, bias = beside_pyg.draw(5, 6), FAConv(6, cached=True).double(), beside_pyg.draw(3)
     # The second edge is a self-loop, which the layer replaces.
     edges = torch.tensor([[0, 1, 2], [1, 1, 0]])
@@ -87,7 +87,7 @@ def test_biases_are_those_of_the_cached_edges(beside_pyg):
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("kind", ["pairs", "csr"])
-def test_edges_cached_in_inference_mode_can_be_used_in_training(kind, beside_pyg):
+def test_fa_conv_can_train_with_edges_cached_in_inference_mode(kind, beside_pyg):
     x, layer = torch.randn(3, 6), FAConv(6, cached=True)
     edges = beside_pyg.kinds[kind](torch.tensor([[1, 0, 1], [0, 1, 2]]), (3, 3))
     with torch.inference_mode():
@@ -98,7 +98,7 @@ def test_edges_cached_in_inference_mode_can_be_used_in_training(kind, beside_pyg
     assert not layer._cached_edge_index[1].requires_grad
 
 
-def test_bad_input_gets_one_clear_error():
+def test_invalid_edge_weight_or_attn_bias_of_fa_conv_raises_error():
     x, edge_index = torch.randn(4, 6), torch.tensor([[0, 1, 2], [1, 2, 0]])
     with pytest.raises(ValueError, match="must be None with normalize=True"):
         FAConv(6)(x, x, edge_index, torch.ones(3))

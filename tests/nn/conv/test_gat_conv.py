@@ -9,7 +9,7 @@ FILLS = ["mean", "add", "min", "max", "mul", 2.5, torch.tensor([0.1, -0.2, 0.3])
 
 @pytest.mark.parametrize("fill_value", FILLS, ids=str)
 @pytest.mark.parametrize(("width", "dtype"), [(1, torch.float32), (3, torch.float64)])
-def test_matches_pyg_with_every_fill_value(beside_pyg, dtype, fill_value, width):
+def test_gat_conv_matches_pyg_for_every_fill_value_of_loops(beside_pyg, dtype, fill_value, width):
     if isinstance(fill_value, torch.Tensor):
         fill_value = fill_value[:width]
     options = {"heads": 2, "edge_dim": width, "fill_value": fill_value}
@@ -35,7 +35,7 @@ def test_self_loops_are_added_only_to_nodes_that_are_source_and_destination():
     torch.testing.assert_close(alpha.sum(), alpha.new_tensor(4.0))
 
 
-def test_matches_pyg_without_destination_features(beside_pyg, dtype):
+def test_gat_conv_matches_pyg_without_destination_features(beside_pyg, dtype):
     edge_index = torch.tensor([[0, 1, 2, 4], [1, 0, 2, 1]])
     for loops in (False, True):
         pair = beside_pyg.pair("GATConv", (6, 6), 4, dtype=dtype, add_self_loops=loops)
@@ -44,7 +44,7 @@ def test_matches_pyg_without_destination_features(beside_pyg, dtype):
         beside_pyg.check(*pair, x, edge_index, size=(5, 3))
 
 
-def test_matches_pyg_with_one_projection_for_two_inputs(beside_pyg, dtype):
+def test_gat_conv_matches_pyg_with_shared_or_separate_projections(beside_pyg, dtype):
     edge_index = torch.tensor([[0, 1, 2, 4], [1, 0, 2, 1]])
     pair = beside_pyg.pair("GATConv", 6, 4, heads=2, residual=True, dtype=dtype)
     beside_pyg.check(
@@ -57,7 +57,7 @@ def test_matches_pyg_with_one_projection_for_two_inputs(beside_pyg, dtype):
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
 @pytest.mark.parametrize("loops", [False, True])
-def test_matches_pyg_for_edge_features_inside_a_sparse_adjacency(beside_pyg, layout, loops):
+def test_gat_conv_matches_pyg_for_edge_features_in_a_sparse_adjacency(beside_pyg, layout, loops):
     pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
     edge_attr = beside_pyg.draw(6, 3)
     adj_t = torch.sparse_coo_tensor(pairs.flip(0), edge_attr, (5, 5, 3), is_coalesced=True)
@@ -69,7 +69,7 @@ def test_matches_pyg_for_edge_features_inside_a_sparse_adjacency(beside_pyg, lay
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
-def test_sparse_features_give_the_output_of_dense_features(beside_pyg, dtype):
+def test_gat_conv_gives_equal_outputs_for_sparse_and_dense_features(beside_pyg, dtype):
     case = next(case for case in beside_pyg.graphs() if case.name == "one hub")
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(40, 30, generator=generator) * (torch.rand(40, 30, generator=generator) < 0.1)
@@ -105,7 +105,7 @@ def test_sparse_dropout_drops_stored_entries_only():
         SparseDropout(1.5)
 
 
-def test_weights_are_in_the_callers_order_of_edges():
+def test_attention_weights_are_in_the_callers_order_of_edges():
     edge_index = torch.tensor([[3, 0, 1, 2, 0, 0], [1, 1, 0, 2, 1, 0]])
     layer = GATConv(4, 3, heads=2)
     _, (pairs, alpha) = layer(torch.randn(4, 4), edge_index, return_attention_weights=True)
@@ -132,7 +132,7 @@ def test_weights_are_in_the_callers_order_of_edges():
         (lambda f, x, e: f(x, "edges"), TypeError, "edges must be"),
     ],
 )
-def test_bad_input_gets_one_clear_error(call, error, message):
+def test_invalid_edges_or_features_of_gat_conv_raise_error(call, error, message):
     layer = GATConv(6, 4, heads=2, edge_dim=3)
     with pytest.raises(error, match=message):
         call(layer, torch.randn(4, 6), torch.tensor([[0, 1, 2], [1, 2, 0]]))

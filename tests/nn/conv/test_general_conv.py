@@ -37,14 +37,14 @@ def _edge_attr(layer, draw, edges):
     return () if layer.in_edge_channels is None else (draw(edges, 3),)
 
 
-def test_edge_case_graphs_match_pyg(beside_pyg, pair):
+def test_general_conv_matches_pyg_on_edge_case_graphs(beside_pyg, pair):
     for case in beside_pyg.graphs():
         x, edges = beside_pyg.draw(case.size[0], 6), case.edge_index
         edge_attr = _edge_attr(pair[1], beside_pyg.draw, edges.shape[1])
         beside_pyg.check(*pair, x, edges, *edge_attr, where=case.name)
 
 
-def test_unknown_options_and_unused_inputs_are_refused():
+def test_unknown_options_or_unused_inputs_of_general_conv_raise_error():
     x, edges = torch.randn(4, 6), torch.tensor([[0, 1], [1, 2]])
     with pytest.raises(ValueError, match=r"attention_type must be one of .* got 'cosine'"):
         GeneralConv(6, 4, attention=True, attention_type="cosine")

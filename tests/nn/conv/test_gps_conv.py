@@ -35,11 +35,11 @@ def _build(package, conv, **kwargs):
     ],
     ids=str,
 )
-def test_matches_pyg(beside_pyg, dtype, batch, options):
+def test_gps_conv_matches_pyg_for_norms_and_types_of_attention(beside_pyg, dtype, batch, options):
     _check(beside_pyg, dtype, batch, **options)
 
 
-def test_batch_need_not_be_sorted():
+def test_gps_conv_accepts_a_batch_vector_that_is_not_sorted():
     layer = GPSConv(8, None, heads=2, norm=None).double().eval()
     x, batch = torch.randn(6, 8, dtype=torch.float64), torch.tensor([1, 0, 1, 0, 1, 1])
     order = batch.argsort(stable=True)
@@ -48,21 +48,21 @@ def test_batch_need_not_be_sorted():
     torch.testing.assert_close(layer(x, edges, batch)[order], expected)
 
 
-def test_options_reach_the_local_layer():
+def test_gps_conv_passes_edge_features_to_its_local_layer():
     layer = GPSConv(8, gattn.nn.GATConv(8, 4, 2, edge_dim=3), heads=2, dropout=0.5)
     x, edge_index = torch.randn(4, 8), torch.tensor([[0, 1], [1, 2]])
     assert layer(x, edge_index, edge_attr=torch.randn(2, 3)).shape == (4, 8)
     layer.reset_parameters()
 
 
-def test_bad_options_get_one_clear_error():
+def test_unknown_attn_type_or_attn_kwargs_of_gps_conv_raises_error():
     with pytest.raises(ValueError, match="attn_type must be 'multihead', 'performer' or"):
         GPSConv(8, None, attn_type="bigbird")
     with pytest.raises(ValueError, match=r"got \['add_bias_kv'\]"):
         GPSConv(8, None, attn_kwargs={"add_bias_kv": True})
 
 
-def test_exphormer_takes_the_place_of_the_attention_among_all_nodes():
+def test_gps_conv_with_exphormer_attends_along_attn_index():
     torch.manual_seed(0)
     local = gattn.nn.GATConv(8, 4, 2)
     layer = GPSConv(8, local, heads=2, attn_type="exphormer", attn_kwargs={"edge_dim": 3}).eval()

@@ -53,7 +53,7 @@ def by_the_equations(layer, x, e, degree):
 
 @pytest.mark.parametrize("has_degree", [False, True])
 @pytest.mark.parametrize("heads", [1, 2])
-def test_matches_its_equation(heads, has_degree, features):
+def test_grit_conv_matches_its_equations_for_any_degree(heads, has_degree, features):
     layer = GRITConv(4, heads, layer_norm=True, batch_norm=False).double()
     degree = torch.tensor([3.0, 1, 2, 2, 1, 0]).double() if has_degree else None
     x, e = features
@@ -67,7 +67,7 @@ def test_matches_its_equation(heads, has_degree, features):
     torch.testing.assert_close(*gradients)
 
 
-def test_root_of_zero_has_a_finite_derivative():
+def test_derivative_of_the_signed_root_is_zero_at_zero():
     z = torch.tensor([-4.0, 0.0, 9.0], requires_grad=True)
     root = signed_root(z)
     assert root.tolist() == [-2, 0, 3]
@@ -84,6 +84,6 @@ def test_root_of_zero_has_a_finite_derivative():
         ((torch.ones(6, 4), EDGES, torch.ones(8, 4), torch.ones(5)), ValueError, "degree must"),
     ],
 )
-def test_bad_input_gets_one_clear_error(arguments, error, message):
+def test_invalid_features_or_degree_of_grit_conv_raise_error(arguments, error, message):
     with pytest.raises(error, match=message):
         GRITConv(4, 2)(*arguments)

@@ -26,14 +26,14 @@ def order(request, monkeypatch):
     "options", [{"heads": 2}, {"heads": 2, "concat": False}, {"root_weight": False, "bias": False}],
     ids=["heads", "averaged", "no root"],
 )  # fmt: skip
-def test_edge_case_graphs_match_pyg(beside_pyg, options):
+def test_heat_conv_matches_pyg_on_edge_case_graphs(beside_pyg, options):
     pair = beside_pyg.pair("HEATConv", 6, 4, 2, 3, **SIZES, **options)
     for case in beside_pyg.graphs():
         x, edge_attr = beside_pyg.draw(case.size[0], 6), beside_pyg.draw(len(_types(case)[1]), 3)
         beside_pyg.check(*pair, x, case.edge_index, *_types(case), edge_attr, where=case.name)
 
 
-def test_edge_weights_and_biases_equal_edge_by_edge():
+def test_heat_conv_with_edge_terms_equals_its_edge_by_edge_path():
     torch.manual_seed(0)
     layer, x = HEATConv(6, 4, 2, 3, **SIZES, heads=2).double(), torch.randn(4, 6).double()
     edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 1, 1]])
@@ -46,7 +46,7 @@ def test_edge_weights_and_biases_equal_edge_by_edge():
     torch.testing.assert_close(layer(*args, **terms), fused)
 
 
-def test_an_embedding_of_an_unknown_number_of_types_gives_the_same():
+def test_heat_conv_accepts_a_module_as_embedding_of_edge_types():
     layer, x, kinds = HEATConv(6, 4, 2, 3, **SIZES), torch.randn(4, 6), torch.tensor([0, 1, 1, 0])
     args = x, torch.tensor([[0, 1, 2], [1, 2, 1]]), kinds, kinds[:3], torch.randn(3, 3)
     expected = layer(*args)
@@ -54,7 +54,7 @@ def test_an_embedding_of_an_unknown_number_of_types_gives_the_same():
     torch.testing.assert_close(layer(*args), expected)
 
 
-def test_wrong_types_and_edge_features_are_refused():
+def test_edge_types_or_features_of_wrong_shape_raise_error():
     layer, x = HEATConv(6, 4, 2, 3, **SIZES), torch.randn(4, 6)
     edge_index, kinds = torch.tensor([[0, 1], [1, 2]]), torch.zeros(4, dtype=torch.long)
     with pytest.raises(ValueError, match=r"edge_type must have shape \(2,\); got \(4,\)"):
@@ -79,7 +79,7 @@ TYPES = {
 
 
 @pytest.mark.parametrize("case", TYPES)
-def test_invalid_types_are_refused(case):
+def test_node_or_edge_types_out_of_range_raise_error(case):
     name, values, error, message = TYPES[case]
     layer, x, edge_index = HEATConv(6, 4, 2, 3, **SIZES), torch.randn(4, 6), torch.eye(2).long()
     types = {"node_type": torch.tensor([0, 1, 1, 0]), "edge_type": torch.tensor([0, 2])}
@@ -89,7 +89,7 @@ def test_invalid_types_are_refused(case):
         layer(x, edge_index, **{**types, name: values}, edge_attr=torch.ones(2, 3))
 
 
-def test_compiled_code_asserts_the_range_of_types():
+def test_compiled_heat_conv_raises_error_if_types_are_out_of_range():
     layer, x, edge_index = HEATConv(6, 4, 2, 3, **SIZES), torch.randn(4, 6), torch.eye(2).long()
     compiled = torch.compile(layer, fullgraph=True, backend="eager")
     kinds, edge_kinds = torch.tensor([0, 1, 1, 0]), torch.tensor([0, 2])

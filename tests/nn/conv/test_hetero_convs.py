@@ -27,7 +27,7 @@ def _inputs(beside_pyg, dtype):
 
 @pytest.mark.parametrize("name", ["HGTConv", "HANConv"])
 @pytest.mark.parametrize("lazy", [False, True])
-def test_matches_pyg(beside_pyg, dtype, name, lazy):
+def test_hetero_convs_match_pyg_for_fixed_and_inferred_widths(beside_pyg, dtype, name, lazy):
     x, edges = _inputs(beside_pyg, dtype)
     widths, first = (-1, (x, edges)) if lazy else (WIDTHS, None)
     pair = beside_pyg.pair(name, widths, 8, METADATA, heads=2, dtype=dtype, first=first)
@@ -40,7 +40,7 @@ def test_matches_pyg(beside_pyg, dtype, name, lazy):
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("name", ["HGTConv", "HANConv"])
-def test_matches_pyg_for_sparse_adjacencies(beside_pyg, name):
+def test_hetero_convs_match_pyg_for_sparse_adjacencies(beside_pyg, name):
     x, _ = _inputs(beside_pyg, torch.float64)
     pairs = torch.tensor([[0, 1, 3, 0], [0, 1, 1, 5]])
     adj_t = torch.sparse_coo_tensor(pairs.flip(0), torch.ones(4), (6, 4), is_coalesced=True)
@@ -50,7 +50,7 @@ def test_matches_pyg_for_sparse_adjacencies(beside_pyg, name):
     torch.testing.assert_close(out, pair[1](x, {EDGES[0]: pairs}))
 
 
-def test_empty_node_and_edge_types_are_accepted(beside_pyg):
+def test_hetero_convs_accept_types_without_nodes_or_edges(beside_pyg):
     x, _ = _inputs(beside_pyg, torch.float64)
     hgt = HGTConv(WIDTHS, 8, METADATA, heads=2).double()
     out = hgt(x, {})
@@ -65,7 +65,7 @@ def test_empty_node_and_edge_types_are_accepted(beside_pyg):
     assert han(nobody, none)["paper"].shape == (0, 8)
 
 
-def test_joined_graph_is_laid_out_once(beside_pyg, monkeypatch):
+def test_joined_graph_of_all_edge_types_is_sorted_once(beside_pyg, monkeypatch):
     built = []
     lay_out = typed.lay_out
     monkeypatch.setattr(typed, "lay_out", lambda *args: built.append(1) or lay_out(*args))

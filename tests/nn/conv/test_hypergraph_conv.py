@@ -14,7 +14,7 @@ BY_EDGE = {"use_attention": True, "heads": 2, "attention_mode": "edge", "concat"
 
 @pytest.mark.parametrize("path", ["fused", "edge by edge"])
 @pytest.mark.parametrize("options", [{}, {"use_attention": True, "heads": 2}, BY_EDGE])
-def test_matches_pyg(beside_pyg, options, path):
+def test_hypergraph_conv_matches_pyg_with_and_without_attention(beside_pyg, options, path):
     theirs, ours = beside_pyg.pair("HypergraphConv", 6, 4, **options)
     if path != "fused":
         ours.register_message_forward_hook(lambda layer, inputs, out: None)
@@ -25,7 +25,7 @@ def test_matches_pyg(beside_pyg, options, path):
     beside_pyg.check(theirs, ours, x, PAIRS[:, :0], num_edges=4, **attention)
 
 
-def test_a_graph_gives_the_output_of_its_hyperedge_index():
+def test_hypergraph_conv_gives_equal_outputs_for_graph_and_hyperedge_index():
     torch.manual_seed(0)
     layer, x, attr = HypergraphConv(6, 4, True, heads=2), torch.randn(6, 6), torch.randn(4, 6)
     graph = Graph(PAIRS, (6, 4))
@@ -48,7 +48,7 @@ def test_a_graph_gives_the_output_of_its_hyperedge_index():
     ],
     ids=["mode", "flow", "no features", "rows"],
 )
-def test_wrong_options_and_inputs_are_refused(options, inputs, message):
+def test_invalid_options_or_inputs_of_hypergraph_conv_raise_error(options, inputs, message):
     with pytest.raises(ValueError, match=message):
         HypergraphConv(6, 4, **options)(torch.randn(6, 6), PAIRS, **inputs)
 
@@ -61,7 +61,7 @@ def test_sums_of_many_nodes_in_16_bits_are_accurate():
     torch.testing.assert_close(out.float(), torch.full((700, 2), 200.0), rtol=1e-2, atol=0)
 
 
-def test_hyperedges_without_a_node_need_no_features(beside_pyg):
+def test_hyperedges_without_nodes_match_pyg_and_need_a_feature_row(beside_pyg):
     theirs, ours = beside_pyg.pair("HypergraphConv", 6, 4, use_attention=True, heads=2)
     x, attr = beside_pyg.draw(6, 6), beside_pyg.draw(4, 6)
     beside_pyg.check(theirs, ours, x, PAIRS, hyperedge_attr=attr, num_edges=7)

@@ -53,7 +53,7 @@ RETURN_WEIGHTS = ("GATConv", "GATv2Conv", "TransformerConv")
     [(name, options) for name, several in OPTIONS.items() for options in several],
     ids=lambda value: str(value).partition(" at 0x")[0],  # workers have other addresses
 )
-def test_matches_pyg_on_every_graph(beside_pyg, dtype, name, options):
+def test_layers_match_pyg_on_edge_case_graphs(beside_pyg, dtype, name, options):
     theirs = attentive_fp.GATEConv if name == "GATEConv" else None
     widths = WIDTHS.get(name, (6, 4))
     pair = beside_pyg.pair(name, *widths, theirs=theirs, dtype=dtype, **options)
@@ -79,7 +79,7 @@ def test_matches_pyg_on_every_graph(beside_pyg, dtype, name, options):
     ],
     ids=str,
 )
-def test_matches_pyg_on_bipartite_graphs(beside_pyg, dtype, name, options, in_channels):
+def test_layers_match_pyg_on_bipartite_graphs(beside_pyg, dtype, name, options, in_channels):
     for case in beside_pyg.graphs(bipartite=True):
         m, n = case.size
         if options.get("add_self_loops") and n > m:
@@ -98,7 +98,7 @@ def test_matches_pyg_on_bipartite_graphs(beside_pyg, dtype, name, options, in_ch
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("kind", ["pairs", "EdgeIndex", "coo", "csr"])
 @pytest.mark.parametrize("loops", [False, True, None])
-def test_matches_pyg_for_every_kind_of_edges(beside_pyg, loops, kind):
+def test_gat_and_transformer_conv_match_pyg_for_every_format_of_edges(beside_pyg, loops, kind):
     name, options = "GATConv", {"add_self_loops": loops}
     if loops is None:
         name, options = "TransformerConv", {}
@@ -110,7 +110,7 @@ def test_matches_pyg_for_every_kind_of_edges(beside_pyg, loops, kind):
     beside_pyg.check(*pair, beside_pyg.draw(5, 6), edges, return_attention_weights=True)
 
 
-def test_cosine_with_zero_vector_is_zero():
+def test_agnn_conv_uses_a_cosine_of_zero_for_a_zero_vector():
     x, edge_index = torch.tensor([[0.0, 0.0], [3.0, 4.0]]), torch.tensor([[0, 1], [1, 0]])
     torch.testing.assert_close(nn.AGNNConv()(x, edge_index)[0], x.mean(0))
 
@@ -129,6 +129,6 @@ X, EDGES = torch.randn(4, 6), torch.tensor([[0, 1, 2], [1, 2, 0]])
         (lambda: nn.GATEConv(6, 4, 3), r"out_channels must be in_channels \(6\); got 4"),
     ],
 )
-def test_bad_input_gets_one_clear_error(call, message):
+def test_missing_or_unexpected_features_of_layers_raise_error(call, message):
     with pytest.raises(ValueError, match=message):
         call()

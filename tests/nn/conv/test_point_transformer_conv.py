@@ -19,7 +19,7 @@ def _networks(pos_norm=None):
     "options", [{}, {"add_self_loops": False}, _networks(), _networks("batch_norm")],
     ids=["plain", "no loops", "networks", "normalised"],
 )  # fmt: skip
-def test_edge_case_graphs_match_pyg(beside_pyg, options):
+def test_point_transformer_conv_matches_pyg_on_edge_case_graphs(beside_pyg, options):
     pair = [layer.eval() for layer in beside_pyg.pair("PointTransformerConv", 6, 4, **options)]
     assert pair[1].fused
     for case in beside_pyg.graphs():
@@ -27,7 +27,7 @@ def test_edge_case_graphs_match_pyg(beside_pyg, options):
         beside_pyg.check(*pair, x, pos, case.edge_index, where=case.name)
 
 
-def test_position_network_across_edges_gets_all_edges_at_once(beside_pyg):
+def test_position_network_with_batch_norm_matches_pyg_edge_by_edge(beside_pyg):
     pair = beside_pyg.pair("PointTransformerConv", 6, 4, **_networks("batch_norm"))
     assert pair[1].slow_path_reason == "pos_nn: BatchNorm1d may combine several rows"
     x, pos = beside_pyg.draw(4, 6), beside_pyg.draw(4, 3)
@@ -42,7 +42,7 @@ def test_position_network_across_edges_gets_all_edges_at_once(beside_pyg):
 
 
 @pytest.mark.parametrize("options", [{}, _networks()], ids=["plain", "networks"])
-def test_edge_weights_and_biases_equal_edge_by_edge(options):
+def test_point_transformer_conv_with_edge_terms_equals_edge_by_edge(options):
     torch.manual_seed(0)
     layer = PointTransformerConv(6, 4, **options).double()
     args = torch.randn(4, 6).double(), torch.randn(4, 3).double(), EDGES
@@ -73,7 +73,7 @@ def _one_by_one(layer, x, pos, edge_index, weight, bias):
     return torch.stack(out)
 
 
-def test_positions_far_from_origin_keep_precision():
+def test_output_is_accurate_for_positions_far_from_the_origin():
     torch.manual_seed(0)
     layer, x = PointTransformerConv(6, 4), torch.randn(4, 6)
     pos = torch.randn(4, 3).round(decimals=1)
@@ -83,7 +83,7 @@ def test_positions_far_from_origin_keep_precision():
     torch.testing.assert_close(away, here, atol=2e-3, rtol=0)
 
 
-def test_wrong_positions_are_refused():
+def test_positions_of_wrong_shape_or_type_raise_error():
     layer, x, pos = PointTransformerConv(6, 4), torch.randn(4, 6), torch.randn(4, 3)
     with pytest.raises(ValueError, match="pos must have 4 rows, like x of the source; got 3"):
         layer(x, pos[:3], EDGES)

@@ -10,7 +10,7 @@ import gattn
 from gattn.nn import ResGatedGraphConv
 
 
-def test_an_edge_of_weight_zero_has_no_effect():
+def test_edge_of_weight_zero_does_not_change_the_output():
     torch.manual_seed(0)
     layer, x = ResGatedGraphConv(6, 4, edge_dim=2), torch.randn(4, 6)
     edge_index, features = torch.tensor([[0, 1, 2], [1, 2, 1]]), torch.randn(3, 2)
@@ -22,7 +22,7 @@ def test_an_edge_of_weight_zero_has_no_effect():
     torch.testing.assert_close(slow, plain)
 
 
-def test_edge_features_without_edge_dim_are_refused():
+def test_edge_features_without_edge_dim_or_missing_ones_raise_error():
     x, edge_index = torch.randn(4, 6), torch.tensor([[0, 1, 2], [1, 2, 3]])
     with pytest.raises(ValueError, match="edge_dim=None and takes no edge_attr"):
         ResGatedGraphConv(6, 4)(x, edge_index, torch.randn(3, 2))
@@ -43,7 +43,7 @@ def test_gate_with_vector_output_or_parameters_matches_pyg(act):
     torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index))
 
 
-def test_gate_with_state_or_random_numbers_runs():
+def test_gate_with_parameters_or_dropout_runs_and_has_gradients():
     scale = torch.nn.Parameter(torch.tensor(2.0))
     x, edge_index = torch.randn(5, 6), torch.tensor([[0, 1, 2, 3, 4, 0], [1, 2, 2, 0, 0, 3]])
     ResGatedGraphConv(6, 4, act=lambda gate: (scale * gate).sigmoid())(

@@ -23,7 +23,7 @@ OPTIONS = [
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_matches_pyg_on_every_graph(beside_pyg, mechanism, mode, options):
+def test_rgat_conv_matches_pyg_for_every_mechanism_and_mode(beside_pyg, mechanism, mode, options):
     dtype = torch.float32 if options["mod"] is None else torch.float64
     options = {"attention_mechanism": mechanism, "attention_mode": mode, "heads": 2, **options}
     options["dim"] = 3 if mode.startswith("multiplicative") else 1
@@ -40,7 +40,7 @@ def test_matches_pyg_on_every_graph(beside_pyg, mechanism, mode, options):
 
 @pytest.mark.parametrize("padded", [0, 64], ids=["product per type", "product per group"])
 @pytest.mark.parametrize("options", [{}, {"num_blocks": 2}, {"num_bases": 3}], ids=str)
-def test_many_relations_project_only_the_pairs_that_occur(beside_pyg, monkeypatch, padded, options):
+def test_rgat_projects_only_node_relation_pairs_of_edges(beside_pyg, monkeypatch, padded, options):
     monkeypatch.setattr(typed, "MAX_PADDED", padded)
     nodes, edges, relations = 300, 100, 40
     pair = beside_pyg.pair("RGATConv", 6, 4, relations, heads=2, **options)
@@ -53,7 +53,7 @@ def test_many_relations_project_only_the_pairs_that_occur(beside_pyg, monkeypatc
 
 
 @pytest.mark.parametrize("options", [{}, {"num_blocks": 2}, {"num_bases": 3}], ids=str)
-def test_few_pairs_of_a_relation_are_projected_once(beside_pyg, options):
+def test_pairs_of_node_and_relation_are_projected_once_for_both_ends(beside_pyg, options):
     nodes, edges, relations = 50, 60, 90
     pair = beside_pyg.pair("RGATConv", 6, 4, relations, heads=2, **options)
     x, edge_index = beside_pyg.draw(nodes, 6), torch.randint(nodes, (2, edges))
@@ -65,7 +65,7 @@ def test_few_pairs_of_a_relation_are_projected_once(beside_pyg, options):
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("layout", ["coo", "csr"])
-def test_numbers_in_an_adjacency_are_relations(beside_pyg, layout):
+def test_values_of_a_sparse_adjacency_are_relation_types(beside_pyg, layout):
     pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
     kinds = torch.tensor([0, 1, 2, 1, 0, 2])
     adj_t = torch.sparse_coo_tensor(pairs.flip(0), kinds, (5, 5), is_coalesced=True)
@@ -76,7 +76,7 @@ def test_numbers_in_an_adjacency_are_relations(beside_pyg, layout):
     torch.testing.assert_close(ours(x, adj_t), theirs(x, pairs, kinds))
 
 
-def test_typed_edges_are_laid_out_once_for_the_same_types(monkeypatch):
+def test_edges_are_sorted_by_type_once_for_the_same_types(monkeypatch):
     built = []
     lay_out = typed.lay_out
     monkeypatch.setattr(typed, "lay_out", lambda *args: built.append(1) or lay_out(*args))
@@ -92,7 +92,7 @@ def test_typed_edges_are_laid_out_once_for_the_same_types(monkeypatch):
     assert len(built) == 3 * count
 
 
-def test_edge_types_created_in_inference_mode_are_accepted(monkeypatch):
+def test_edge_types_created_in_inference_mode_are_cached_by_content(monkeypatch):
     built = []
     lay_out = typed.lay_out
     monkeypatch.setattr(typed, "lay_out", lambda *args: built.append(1) or lay_out(*args))
@@ -117,14 +117,14 @@ def test_edge_types_of_an_undirected_networkx_graph_apply_to_both_directions():
     torch.testing.assert_close(layer(x, network, kinds), expected)
 
 
-def test_type_out_of_range_is_refused_edge_by_edge():
+def test_edge_type_out_of_range_raises_error_on_the_edge_by_edge_path():
     layer = RGATConv(4, 2, 2)
     layer.register_message_forward_hook(lambda layer, inputs, out: None)
     with pytest.raises(ValueError, match=r"edge_type must be in \[0, 2\); got -1 to 0"):
         layer(torch.randn(3, 4), torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, -1]))
 
 
-def test_bad_input_gets_one_clear_error():
+def test_invalid_edge_types_or_features_of_rgat_conv_raise_error():
     x, edge_index, kinds = torch.randn(3, 4), torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 1])
     layer = RGATConv(4, 2, 2)
     for call, message in [

@@ -8,7 +8,7 @@ from gattn.nn.conv.negatives import sample_non_edges, sample_within_graphs
 
 
 @pytest.mark.parametrize("attention_type", ["MX", "SD"])
-def test_attention_loss_equals_that_of_pyg(beside_pyg, dtype, attention_type):
+def test_attention_loss_of_supergat_conv_equals_that_of_pyg(beside_pyg, dtype, attention_type):
     pair = beside_pyg.pair("SuperGATConv", 6, 4, 2, attention_type=attention_type, dtype=dtype)
     case = beside_pyg.graphs()[-1]
     negatives = torch.tensor([[0, 3, 5], [2, 2, 1]])
@@ -38,7 +38,7 @@ def test_edge_sample_equals_pyg_with_same_seed(beside_pyg):
 
 @pytest.mark.parametrize("nodes", [12, 400])
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_negative_pairs_have_no_edge(nodes, symmetric):
+def test_sampled_negative_pairs_have_no_edge(nodes, symmetric):
     torch.manual_seed(0)
     edge_index = torch.randint(nodes, (2, 5 * nodes))
     edge_index = to_undirected(edge_index) if symmetric else edge_index
@@ -56,7 +56,7 @@ def test_negative_pairs_have_no_edge(nodes, symmetric):
         assert drawn.std() < 2 * drawn.mean().sqrt()
 
 
-def test_pairs_are_drawn_inside_each_graph():
+def test_negative_pairs_are_sampled_within_each_graph_of_a_batch():
     layer = SuperGATConv(3, 2)
     batch = torch.tensor([0, 0, 0, 0, 1, 1, 1])
     edge_index = torch.tensor([[0, 1, 4, 5], [1, 0, 5, 4]])
@@ -67,7 +67,7 @@ def test_pairs_are_drawn_inside_each_graph():
     assert layer.get_attention_loss() > 0
 
 
-def test_pairs_drawn_in_graphs_whose_nodes_lie_in_any_order_have_no_edge():
+def test_negative_pairs_of_an_unsorted_batch_have_no_edge():
     torch.manual_seed(0)
     # Graphs 0, 2, 4 and 6 have nodes; graphs 1, 3 and 5 are empty.
     batch = torch.randint(4, (30,)) * 2
@@ -85,7 +85,7 @@ def test_pairs_drawn_in_graphs_whose_nodes_lie_in_any_order_have_no_edge():
     assert sample_within_graphs(Graph(edge_index[:, :0], 0), batch[:0], 5).shape == (2, 0)
 
 
-def test_checkpoint_draws_the_same_pairs_again():
+def test_checkpointed_layer_samples_the_same_negative_pairs_again():
     torch.manual_seed(0)
     x, batch, edge_index = torch.randn(40, 6), torch.arange(40) // 10, torch.randint(40, (2, 200))
     edge_index = edge_index[:, batch[edge_index[0]] == batch[edge_index[1]]]
@@ -99,7 +99,7 @@ def test_checkpoint_draws_the_same_pairs_again():
     assert torch.equal(*grads)
 
 
-def test_bad_options_get_one_clear_error():
+def test_invalid_attention_type_or_sampling_ratio_raises_error():
     with pytest.raises(ValueError, match="attention_type must be 'MX' or 'SD'"):
         SuperGATConv(3, 2, attention_type="XM")
     with pytest.raises(ValueError, match="neg_sample_ratio"):

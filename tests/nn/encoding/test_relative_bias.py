@@ -15,7 +15,7 @@ def _bias(kinds, heads=2):
     return bias
 
 
-def test_relative_bias_looks_up_weights():
+def test_relative_bias_returns_the_weights_of_each_kind():
     bias = _bias(3)
     kind = torch.tensor([2, 0, 0, 1])
     assert torch.equal(bias(kind), bias.weight[kind])
@@ -26,7 +26,7 @@ def test_relative_bias_looks_up_weights():
     )
 
 
-def test_bias_of_offsets_equals_a_dense_matrix_of_scores():
+def test_attention_with_offset_bias_equals_attention_with_dense_scores():
     """The attention with a bias for each offset equals attention with a dense matrix of scores."""
     graph, bias = graphs.causal([5]), _bias(7)
     q, k, v = torch.randn(3, 5, 2, 4)
@@ -37,7 +37,7 @@ def test_bias_of_offsets_equals_a_dense_matrix_of_scores():
     torch.testing.assert_close(out, torch.einsum("hij,jhc->ihc", weights, v))
 
 
-def test_bias_on_a_grid_is_that_of_the_offset():
+def test_bias_on_a_grid_depends_on_the_offset_of_the_cells():
     bias, kinds = _bias(9), graphs.grid_offsets((4, 3), 1, batch=2)
     graph = graphs.grid((4, 3), 1, batch=2)
     row, col = (graph.edge_index % 12).div(3, rounding_mode="floor"), graph.edge_index % 3
@@ -65,7 +65,7 @@ def test_path_feature_bias_averages_edge_features_on_paths():
         module.weigh(*path_features(bonds, over, kind, 1))
 
 
-def test_repr_has_the_settings_and_a_kind_out_of_range_is_refused():
+def test_repr_shows_the_settings_and_a_kind_out_of_range_raises_error():
     assert repr(_bias(3)) == "RelativeBias(3, heads=2)"
     assert repr(PathFeatureBias(4, 3)) == "PathFeatureBias(4, edge_dim=3, heads=1)"
     with pytest.raises(ValueError, match=r"kind must be in \[0, 3\); got 0 to 3"):

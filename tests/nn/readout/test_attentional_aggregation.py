@@ -24,7 +24,7 @@ def _networks(kind):
 
 
 @pytest.mark.parametrize("kind", ["node", "feature", "bare", "mlp"])
-def test_output_and_gradients_match_pyg(kind):
+def test_attentional_aggregation_matches_pyg_for_each_kind_of_gate(kind):
     theirs = pyg.AttentionalAggregation(*_networks(kind)).double()
     ours = AttentionalAggregation(*_networks(kind)).double()
     ours.reset_parameters()
@@ -43,7 +43,7 @@ def test_output_and_gradients_match_pyg(kind):
     torch.testing.assert_close(ours(x, ptr=ptr), out)
 
 
-def test_gate_must_divide_the_features():
+def test_gate_whose_width_does_not_divide_the_features_raises_error():
     readout = AttentionalAggregation(torch.nn.Linear(8, 3)).double()
     x, index = _batch()
     with pytest.raises(ValueError, match=r"width of the gate must divide 8, .*; got 3"):
@@ -52,7 +52,7 @@ def test_gate_must_divide_the_features():
 
 @pytest.mark.parametrize("gate", [1, 2, 6])
 @pytest.mark.parametrize("dim", [1, -2])
-def test_sets_of_features_are_reduced_as_by_pyg(gate, dim):
+def test_attentional_aggregation_matches_pyg_along_other_dimensions(gate, dim):
     networks = torch.nn.Linear(4, gate), torch.nn.Linear(4, 6)
     x, index = torch.randn(3, 5, 4), torch.tensor([0, 0, 1, 1, 3])
     theirs, ours = (

@@ -40,7 +40,7 @@ def _written_out(readout, x, index, size):
 
 
 @pytest.mark.parametrize(("num_queries", "heads"), [(1, 1), (3, 2), (2, 4), (5, 1)])
-def test_readout_matches_its_equation(num_queries, heads):
+def test_learned_query_readout_matches_its_equation(num_queries, heads):
     readout = _readout(num_queries=num_queries, heads=heads, concat=False)
     x, index = _batch()
     expected = _written_out(readout, x, index, len(SIZES))
@@ -48,7 +48,7 @@ def test_readout_matches_its_equation(num_queries, heads):
 
 
 @pytest.mark.parametrize("options", [{}, {"ff_channels": 16, "layer_norm": True}])
-def test_empty_graph_gives_zeros(options):
+def test_learned_query_readout_of_a_graph_without_nodes_is_zero(options):
     readout = _readout(**options)
     torch.nn.init.ones_(readout.lin_out.bias)
     x, index = _batch()
@@ -60,7 +60,7 @@ def test_empty_graph_gives_zeros(options):
     assert readout(x[:0], index[:0]).shape == (0, 24)
 
 
-def test_feed_forward_and_norm_follow_their_equation():
+def test_readout_with_feed_forward_and_norm_matches_its_equation():
     readout = _readout(ff_channels=16, layer_norm=True, concat=False)
     x, index = _batch()
     attended = readout.norm(_written_out(readout, x, index, 6)[[0, 1, 3, 4]])
@@ -69,7 +69,7 @@ def test_feed_forward_and_norm_follow_their_equation():
     torch.testing.assert_close(readout(x, index, dim_size=6)[[0, 1, 3, 4]], expected)
 
 
-def test_weights_sum_to_one_over_each_graph_and_rebuild_the_output():
+def test_attention_weights_sum_to_one_and_give_the_output_of_the_readout():
     readout = _readout(concat=False)
     x, index = _batch()
     weights = readout.attention_weights(x, index, dim_size=6)
@@ -83,7 +83,7 @@ def test_weights_sum_to_one_over_each_graph_and_rebuild_the_output():
 
 
 @pytest.mark.parametrize("heads", [1, 2])
-def test_both_orders_of_projecting_and_summing_agree(heads, monkeypatch):
+def test_readout_is_equal_if_values_are_projected_before_or_after_summing(heads, monkeypatch):
     readout = _readout(num_queries=2, heads=heads, dropout=0.5)
     x, index = _batch()
     monkeypatch.setattr(learned_query, "MIN_CHANNELS_PER_SCORE", 0)
@@ -95,7 +95,7 @@ def test_both_orders_of_projecting_and_summing_agree(heads, monkeypatch):
 
 
 @pytest.mark.parametrize("few", [0, 100])
-def test_gradients_pass_gradcheck(few, monkeypatch):
+def test_gradients_of_learned_query_readout_pass_gradcheck(few, monkeypatch):
     monkeypatch.setattr(learned_query, "MIN_CHANNELS_PER_SCORE", few)
     readout = _readout(num_queries=2, ff_channels=5, layer_norm=True)
     x, index = _batch()
@@ -109,7 +109,7 @@ def test_gradients_pass_gradcheck(few, monkeypatch):
     assert torch.autograd.gradcheck(call, inputs)
 
 
-def test_readout_is_an_aggregation_of_pyg():
+def test_learned_query_readout_works_as_an_aggregation_of_pyg_layers():
     readout = LearnedQueryReadout(6, 4, num_queries=2)
     assert aggregation_resolver(readout) is readout
     x = torch.randn(4, 6)
@@ -124,7 +124,7 @@ def test_readout_is_an_aggregation_of_pyg():
     torch.testing.assert_close(both(x, index)[:, 6:], readout(x, index, dim_size=2))
 
 
-def test_bad_input_gets_one_clear_error():
+def test_invalid_heads_index_or_widths_of_the_readout_raise_error():
     x, index = _batch()
     readout = _readout()
     with pytest.raises(ValueError, match=r"heads must divide out_channels \(8\); got heads=3"):

@@ -36,7 +36,7 @@ def _pair(name, options):
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
-def test_matches_pyg(beside_pyg, name, options):
+def test_set_aggregations_match_pyg_for_index_and_ptr(beside_pyg, name, options):
     theirs, ours = _pair(name, options)
     x, index = beside_pyg.draw(7, 6), torch.tensor([0, 0, 0, 1, 2, 2, 2])
     beside_pyg.check(theirs, ours, x, index)
@@ -46,19 +46,19 @@ def test_matches_pyg(beside_pyg, name, options):
 
 
 @pytest.mark.parametrize("name", ["Set2Set", "SoftmaxAggregation"])
-def test_graph_without_nodes_matches_pyg(beside_pyg, name):
+def test_set_aggregation_of_a_graph_without_nodes_matches_pyg(beside_pyg, name):
     x, index = beside_pyg.draw(4, 6), torch.tensor([0, 0, 2, 2])
     beside_pyg.check(*_pair(name, MADE[name][0]), x, index, dim_size=4)
 
 
-def test_graph_without_nodes_gives_zeros():
+def test_graph_multiset_transformer_of_a_graph_without_nodes_is_zero():
     readout = GraphMultisetTransformer(6, 2, layer_norm=True)
     out = readout(torch.randn(4, 6), torch.tensor([0, 0, 2, 2]), dim_size=4)
     assert (out[[1, 3]] == 0).all()
     assert (out[[0, 2]] != 0).any(1).all()
 
 
-def test_weights_sum_to_one_over_each_graph():
+def test_attention_weights_of_set_aggregations_sum_to_one_in_each_graph():
     x, index = torch.randn(7, 6), torch.tensor([0, 2, 0, 1, 2, 2, 0])
     for readout in (
         GraphMultisetTransformer(6, 3, heads=2), Set2Set(6, 3), SoftmaxAggregation(t=0.5),
@@ -71,7 +71,7 @@ def test_weights_sum_to_one_over_each_graph():
 @pytest.mark.parametrize(
     ("shape", "dim"), [((7,), 0), ((7,), -1), ((2, 7, 3), -2), ((7, 3, 2), 0), ((3, 7), 1)], ids=str
 )
-def test_softmax_of_rows_in_any_dimension_matches_pyg(beside_pyg, shape, dim):
+def test_softmax_aggregation_along_any_dimension_matches_pyg(beside_pyg, shape, dim):
     theirs, ours = _pair("SoftmaxAggregation", {"t": 0.5})
     x, index = beside_pyg.draw(*shape), torch.tensor([0, 0, 0, 1, 2, 2, 2])
     torch.testing.assert_close(ours(x, index, dim=dim), theirs(x, index, dim=dim))
@@ -80,7 +80,7 @@ def test_softmax_of_rows_in_any_dimension_matches_pyg(beside_pyg, shape, dim):
 
 
 @pytest.mark.parametrize("options", [{}, {"t": 2}, {"t": 0.5}, {"learn": True}], ids=str)
-def test_softmax_of_integers_matches_pyg(options):
+def test_softmax_aggregation_of_integers_matches_pyg(options):
     x, index = torch.tensor([[1, 5], [2, 3], [4, 0]]), torch.tensor([0, 0, 1])
     theirs, ours = (package.SoftmaxAggregation(**options) for package in (pyg, nn))
     torch.testing.assert_close(ours(x, index), theirs(x, index))
@@ -89,12 +89,12 @@ def test_softmax_of_integers_matches_pyg(options):
 @pytest.mark.parametrize(
     "option", [{"batch_first": True}, {"bidirectional": True}, {"proj_size": 2}]
 )
-def test_lstm_of_set2set_reads_one_query_of_the_width_of_x(option):
+def test_unsupported_lstm_options_of_set2set_raise_error(option):
     with pytest.raises(ValueError, match=f"{next(iter(option))} must be left out"):
         Set2Set(6, 3, **option)
 
 
-def test_wrong_shapes_and_settings_are_refused():
+def test_invalid_shapes_or_settings_of_set_aggregations_raise_error():
     with pytest.raises(ValueError, match=r"x must have a dimension -2; got shape \(3,\)"):
         SoftmaxAggregation()(torch.randn(3), torch.zeros(3).long())
     with pytest.raises(

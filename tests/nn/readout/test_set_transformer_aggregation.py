@@ -26,7 +26,7 @@ def _batch(sizes=SIZES, channels=8, dtype=torch.float64):
         {"num_seed_points": 2, "num_encoder_blocks": 0, "num_decoder_blocks": 2, "heads": 8},
     ],
 )
-def test_output_and_gradients_match_pyg(options):
+def test_set_transformer_aggregation_matches_pyg_for_blocks_and_heads(options):
     torch.manual_seed(0)
     theirs = pyg.SetTransformerAggregation(8, **options).double()
     for parameter in theirs.parameters():
@@ -47,7 +47,7 @@ def test_output_and_gradients_match_pyg(options):
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
-def test_induced_block_equals_that_of_pyg_on_each_set(layer_norm):
+def test_induced_set_attention_block_matches_pyg_on_each_set(layer_norm):
     torch.manual_seed(0)
     theirs = utils.InducedSetAttentionBlock(8, 3, heads=2, layer_norm=layer_norm).double()
     ours = InducedSetAttentionBlock(8, 3, heads=2, layer_norm=layer_norm).double()
@@ -66,7 +66,7 @@ READOUTS = [
 
 
 @pytest.mark.parametrize("options", READOUTS)
-def test_empty_graph_gives_zeros(options):
+def test_set_transformer_aggregation_of_a_graph_without_nodes_is_zero(options):
     readout = SetTransformerAggregation(8, **options).double()
     x, index = _batch([2, 0, 3, 0])
     out = readout(x, index, dim_size=4)
@@ -76,7 +76,7 @@ def test_empty_graph_gives_zeros(options):
 
 
 @pytest.mark.parametrize("options", READOUTS)
-def test_weights_sum_to_one_over_each_graph(options):
+def test_attention_weights_of_set_transformer_sum_to_one_in_each_graph(options):
     readout = SetTransformerAggregation(8, **options).double()
     x, index = _batch()
     weights = readout.attention_weights(x, index, dim_size=4)
@@ -86,20 +86,20 @@ def test_weights_sum_to_one_over_each_graph(options):
     assert torch.equal(readout.attention_weights(x, ptr=ptr), weights)
 
 
-def test_first_and_second_derivatives_pass_gradcheck():
+def test_derivatives_of_set_transformer_aggregation_pass_gradcheck():
     readout = SetTransformerAggregation(4, num_seed_points=2, heads=2, layer_norm=True).double()
     x, index = _batch([2, 3], channels=4)
     torch.autograd.gradcheck(lambda x: readout(x, index, dim_size=2), (x.requires_grad_(),))
     torch.autograd.gradgradcheck(lambda x: readout(x, index, dim_size=2), (x,))
 
 
-def test_bad_input_gets_one_clear_error():
+def test_heads_that_do_not_divide_channels_raise_error():
     with pytest.raises(ValueError, match=r"heads must divide channels \(8\); got heads=3"):
         MultiheadAttentionBlock(8, heads=3)
 
 
 @pytest.mark.parametrize("options", READOUTS)
-def test_autocast_is_near_fp32(options):
+def test_set_transformer_aggregation_under_autocast_is_near_fp32(options):
     readout = SetTransformerAggregation(8, **options)
     x, index = _batch(dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
