@@ -38,7 +38,7 @@ PARAMETER = torch.ones(WIDTH, dtype=torch.float64, requires_grad=True)
         (gaussian, {"value": torch.ones(12, 2)}, ValueError, r"value must have shape \(12, h, c\)"),
     ],
 )  # fmt: skip
-def test_bad_input_gets_one_clear_error(score, options, error, message, hub, tensors) -> None:
+def test_bad_input_gets_one_clear_error(score, options, error, message, hub, tensors):
     arguments = {**tensors, "graph": hub, **options}
     positional = [arguments.pop(name) for name in ("query", "key", "value", "graph")]
     if "edge_attr" not in options:
