@@ -29,12 +29,12 @@ def topology() -> Topology:
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_operators_of_both_libraries_agree(name: str) -> None:
+def test_benchmark_operators_give_equal_results_in_pyg_and_gattn(name: str) -> None:
     result = comparisons()[f"power-law/operator/{name}"].check(SCALE * 16)
     assert result["error"] < 1e-5
 
 
-def test_case_with_wrong_results_is_not_timed_or_recorded(
+def test_benchmark_case_with_wrong_results_is_neither_timed_nor_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     name = "power-law/operator/gat"
@@ -56,13 +56,13 @@ def test_case_with_wrong_results_is_not_timed_or_recorded(
 
 
 @pytest.mark.parametrize("name", shapes.LAYERS)
-def test_layers_of_both_libraries_agree_on_a_shape(name: str) -> None:
+def test_benchmark_layers_give_equal_results_in_pyg_and_gattn(name: str) -> None:
     ratios = shapes.compare(name, shapes.SHAPES["tiny"], 0)
     assert list(ratios) == ["forward", "training"]
     assert min(ratio["low"] for ratio in ratios.values()) > 0
 
 
-def test_error_includes_every_gradient_and_nan(topology: Topology) -> None:
+def test_benchmark_error_includes_every_gradient_and_nan(topology: Topology) -> None:
     right = verify.step(layers.operator("gattn", topology, torch.float32, name="gat"))
     assert verify.error(right, right) == 0.0
     for name in ("out", "query_score", "key_score", "value"):
@@ -73,14 +73,14 @@ def test_error_includes_every_gradient_and_nan(topology: Topology) -> None:
         verify.error({"out": right["out"]}, {"value": right["value"]})
 
 
-def test_contender_with_random_results_is_refused() -> None:
+def test_benchmark_of_a_layer_with_random_results_raises_error() -> None:
     x = torch.ones(3, requires_grad=True)
     verify.repeatable(Contender(lambda: x * 2, {"x": x}))
     with pytest.raises(verify.CheckFailed, match="two runs differ in out"):
         verify.repeatable(Contender(lambda: x * torch.rand(()), {"x": x}))
 
 
-def test_pages_contain_the_recorded_results() -> None:
+def test_benchmark_pages_contain_the_recorded_results() -> None:
     for (results, page, name), table in report_command.TABLES.items():
         section, text = table(record.RESULTS / f"{results}.jsonl"), (ROOT / page).read_text()
         assert tables.fill(text, name, section) == text, page
@@ -110,7 +110,7 @@ COMMANDS = ["__main__", *FILES, *(f"molecules.{name}" for name in MOLECULES)]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help(name: str, capsys) -> None:
+def test_every_benchmark_command_has_help(name: str, capsys) -> None:
     if name == "gpu":
         pytest.importorskip("triton")
     with pytest.raises(SystemExit) as ended:

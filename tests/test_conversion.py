@@ -41,7 +41,7 @@ def test_converted_model_has_the_same_outputs_gradients_and_parameters(name, dty
     assert not torch.equal(run(converted, inputs, takes), got)
 
 
-def test_every_layer_of_pyg_is_converted():
+def test_convert_replaces_every_supported_layer_of_pyg():
     torch.manual_seed(0)
     seen = set()
     for layer, inputs in every_layer():
@@ -56,7 +56,7 @@ def test_every_layer_of_pyg_is_converted():
     assert seen == {*TWINS}
 
 
-def test_training_mode_flags_hooks_and_sharing_are_kept():
+def test_convert_keeps_training_mode_hooks_and_shared_parameters():
     shared = pyg.GATConv(8, 8)
     model = torch.nn.ModuleDict({"first": shared, "again": shared, "other": pyg.GATConv(8, 8)})
     model["other"].eval()
@@ -81,7 +81,7 @@ def test_training_mode_flags_hooks_and_sharing_are_kept():
     assert calls[3:] == ["lin"]
 
 
-def test_heterogeneous_model_is_converted():
+def test_converted_heterogeneous_model_gives_the_same_output():
     model = pyg.HeteroConv({key: pyg.GATConv((-1, -1), 4, add_self_loops=False)
                             for key in METADATA[1]})  # fmt: skip
     x, edges = {"a": torch.randn(9, 5), "b": torch.randn(9, 3)}, dict.fromkeys(METADATA[1], EDGES)
@@ -93,7 +93,7 @@ def test_heterogeneous_model_is_converted():
         torch.testing.assert_close(got[key], expected[key])
 
 
-def test_changed_settings_and_added_attributes_of_a_layer_are_kept():
+def test_convert_keeps_changed_settings_and_additional_attributes():
     layer = pyg.GATConv(8, 4, 2, edge_dim=3, aggr="max", flow="target_to_source")
     layer.dropout, layer.negative_slope, layer.note = 0.3, 0.5, "third"
     layer.more = torch.nn.Linear(2, 2)

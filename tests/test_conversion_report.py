@@ -13,7 +13,7 @@ from gattn.conversion import conversion_report, convert
 from tests.conversion import MyGATConv
 
 
-def test_layers_that_cannot_be_replaced_are_kept_and_reported(caplog):
+def test_conversion_report_lists_layers_that_cannot_be_replaced(caplog):
     patched = pyg.GATConv(8, 8)
     patched.message = types.MethodType(lambda self, x_j, alpha: x_j, patched)
     odd = pyg.GPSConv(8, pyg.GATConv(8, 8), attn_kwargs={"add_zero_attn": True})
@@ -50,13 +50,13 @@ MODULES += [pyg.GENConv(8, 8, aggr="add"), pyg.SAGPooling(8)]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: type(module).__name__)
-def test_modules_without_attention_are_not_reported(module):
+def test_conversion_report_omits_modules_without_attention(module):
     report = conversion_report(torch.nn.ModuleList([pyg.GATConv(8, 8), module]))
     assert report.left == {}
     assert report.convertible == {"0": "GATConv"}
 
 
-def test_attention_inside_of_other_modules_is_reported_by_its_path():
+def test_conversion_report_gives_the_path_of_nested_attention():
     changed = pyg.Polynormer(8, 8, 8, local_layers=1, global_layers=1, local_attn=True)
     changed.global_attn[0] = attention.PerformerAttention(8, 2)
     models = {
@@ -81,7 +81,7 @@ def test_attention_inside_of_other_modules_is_reported_by_its_path():
 
 
 @pytest.mark.parametrize("package", [pyg, gattn.nn])
-def test_performer_attention_inside_of_gps_is_reported(package):
+def test_conversion_report_lists_performer_attention_of_gps(package):
     model = package.GPSConv(8, pyg.GATConv(8, 8), heads=2, attn_type="performer")
     report = conversion_report(model)
     reason = "its attention is a PerformerAttention, which gattn does not implement"
@@ -107,7 +107,7 @@ class Weighted(MyGATConv):
         self.scale /= 2
 
 
-def test_report_names_overridden_methods_of_subclass():
+def test_conversion_report_names_overridden_methods_of_a_subclass():
     model = torch.nn.ModuleDict({"a": Plain(8, 8), "b": Weighted(8), "c": pyg.GATConv(8, 8)})
     report = conversion_report(convert(model))
     assert report.replaced == {"c": "GATConv"}
@@ -120,7 +120,7 @@ def test_report_names_overridden_methods_of_subclass():
     assert "seen" not in str(report)
 
 
-def test_report_lists_edge_by_edge_layers_with_the_reason():
+def test_conversion_report_gives_the_reason_of_edge_by_edge_layers():
     class Doubled(gattn.nn.GATConv):
         def message(self, x_j, alpha):
             return 2 * alpha.unsqueeze(-1) * x_j
@@ -135,7 +135,7 @@ def test_report_lists_edge_by_edge_layers_with_the_reason():
     assert "\nedge by edge, as slow as PyG, 3: hooked (a hook on message" in str(report)
 
 
-def test_report_before_conversion_lists_the_layers_to_replace():
+def test_conversion_report_of_a_pyg_model_lists_layers_to_replace():
     parts = [pyg.GPSConv(8, pyg.GATConv(8, 8), heads=2), MyGATConv(8, 8)]
     model = torch.nn.ModuleList(parts)
     report = conversion_report(model)
@@ -147,7 +147,7 @@ def test_report_before_conversion_lists_the_layers_to_replace():
     assert (converted.replaced, converted.left) == (report.convertible, report.left)
 
 
-def test_conversion_without_replacement_warns_with_the_modules():
+def test_convert_warns_with_the_modules_if_it_replaces_no_layer():
     class Hidden(torch.nn.Module):
         def __init__(self):
             super().__init__()

@@ -35,7 +35,7 @@ def _exported() -> set[str]:
     return exported
 
 
-def test_page_lists_every_layer_of_pyg_once() -> None:
+def test_coverage_page_lists_every_attention_layer_of_pyg_once() -> None:
     covered = {name for name, _, _ in ROWS}
     assert len(covered) == len(ROWS)
     assert not covered & PLAIN
@@ -45,7 +45,7 @@ def test_page_lists_every_layer_of_pyg_once() -> None:
         assert listed == exported
 
 
-def test_unsupported_layers_are_on_the_page() -> None:
+def test_coverage_page_lists_the_unsupported_layers() -> None:
     rows = {name: here for name, here, _ in ROWS}
     for name in UNSUPPORTED - NOT_PYG:
         assert rows[name] in ("to build", "out of scope"), name

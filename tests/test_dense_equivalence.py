@@ -67,7 +67,7 @@ def with_gradients(function, tensors, grad):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
 @pytest.mark.parametrize("backend", [None, "reference"])
 @EVERY_GRAPH
-def test_outputs_and_gradients_equal_dense_attention(name, backend, dtype, tolerance):
+def test_attention_on_edges_equals_dense_attention_with_a_mask(name, backend, dtype, tolerance):
     graph = GRAPHS[name]()
     tensors = inputs(graph, dtype)
     mask = dense_mask(graph)
@@ -80,7 +80,7 @@ def test_outputs_and_gradients_equal_dense_attention(name, backend, dtype, toler
 
 
 @EVERY_GRAPH
-def test_bias_equals_a_mask_of_numbers(name):
+def test_attention_with_a_bias_equals_dense_attention_with_a_float_mask(name):
     graph = GRAPHS[name]()
     *tensors, bias = *inputs(graph, torch.float64), torch.randn(graph.num_edges, 3).double()
     grad = torch.randn_like(tensors[0])

@@ -56,7 +56,7 @@ def run_command(line: str) -> None:
     ],
     ids=lambda page: str(page.relative_to(ROOT / "docs")),
 )
-def test_code_blocks_of_the_page_run(
+def test_code_blocks_of_each_page_run_without_error(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The blocks of a page run one after the other, as a reader would type them.
@@ -77,12 +77,12 @@ def test_code_blocks_of_the_page_run(
                 run_command(line)
 
 
-def test_page_of_settings_is_up_to_date() -> None:
+def test_page_of_settings_equals_the_output_of_its_tool() -> None:
     """The command ``python -m docs.tools.settings`` writes the page."""
     assert settings_page.PAGE.read_text("utf-8") == settings_page.page()
 
 
-def test_text_for_language_models_names_existing_pages_and_commands() -> None:
+def test_llms_txt_names_only_pages_and_commands_that_exist() -> None:
     text = (ROOT / "docs" / "llms.txt").read_text()
     pages = re.findall(r"\]\((\S+)\)", text)
     assert [page for page in pages if (ROOT / "docs" / page) in PAGES] == pages
@@ -113,7 +113,7 @@ def names_in(path: Path) -> set[str]:
     return names
 
 
-def test_page_of_paths_names_existing_files_and_functions() -> None:
+def test_page_of_paths_names_only_files_and_functions_that_exist() -> None:
     text = (ROOT / "docs" / "paths.md").read_text()
     rows = re.findall(r"^\| `([\w/]+\.(?:py|cpp))` \| (.*?) \|", text, re.MULTILINE)
     assert len(rows) > 40
@@ -126,14 +126,14 @@ def test_page_of_paths_names_existing_files_and_functions() -> None:
     assert not missing
 
 
-def test_every_page_is_in_the_navigation() -> None:
+def test_every_documentation_page_is_in_the_navigation() -> None:
     text = (ROOT / "mkdocs.yml").read_text()
     listed = set(re.findall(r"(\S+\.md)$", text, re.MULTILINE))
     there = {str(page.relative_to(ROOT / "docs")) for page in PAGES}
     assert listed == there
 
 
-def test_newest_section_of_the_changelog_is_this_version() -> None:
+def test_newest_changelog_section_has_the_version_of_the_package() -> None:
     headings = re.findall(r"^## \[(.+?)\](.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     released = [(version, date) for version, date in headings if version != "Unreleased"]
     version, date = released[0]

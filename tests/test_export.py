@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # torch's exporters raise man
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 1000])
-def test_layouts_by_operations_of_onnx_equal_those_of_torch(size, monkeypatch):
+def test_layout_offsets_by_onnx_operations_equal_those_of_torch(size, monkeypatch):
     source, destination = torch.randint(7, (2, size))
     expected = layout.build(source, destination, 9, 8)
     owners = expected.destinations()
@@ -112,7 +112,7 @@ same operators, and are exported by ``torch.export`` below.
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONNX)
-def test_onnx_gives_the_same_numbers_on_graphs_of_any_size(name, tmp_path):
+def test_exported_onnx_model_gives_equal_outputs_on_graphs_of_any_size(name, tmp_path):
     pytest.importorskip("onnxscript")
     onnxruntime = pytest.importorskip("onnxruntime")
     entry = BY_NAME[name]
@@ -160,12 +160,12 @@ EXPORTED = [
 
 
 @pytest.mark.parametrize("layer", EXPORTED)
-def test_layer_is_exported_with_open_sizes(layer):
+def test_layer_exported_by_torch_accepts_graphs_of_any_size(layer):
     terms = terms_of(layer) if layer.name in WITH_TERMS else ()
     check_exported(layer, layer.called(6, 3), numbers_of(layer), terms)
 
 
-def test_a_layer_of_each_class_is_exported_with_terms_of_edges():
+def test_every_layer_with_edge_terms_is_in_the_export_test():
     convolutions = [one for one in layers(conv=True).values() if one.made_by is None]
     assert {one.kind for one in convolutions if terms_of(one)} == {
         BY_NAME[name].kind for name in WITH_TERMS
@@ -179,14 +179,14 @@ class Walks(tnn.Module):
         return return_probabilities(edge_index, 6, steps=3)
 
 
-def test_walk_probabilities_are_exported():
+def test_exported_walk_probabilities_equal_those_of_torch():
     edges = torch.tensor([[0, 1, 1, 4], [1, 2, 0, 5]])
     program = torch.export.export(Walks(), (edges.flip(1),), strict=False).module()
     torch.testing.assert_close(program(edges), Walks()(edges))
 
 
 @pytest.mark.parametrize("name", ["LinearAttention", "SGFormer", "LearnedQueryReadout"])
-def test_export_without_the_number_of_graphs_names_the_missing_argument(name):
+def test_export_without_the_number_of_graphs_raises_error_that_names_it(name):
     with pytest.raises(ValueError, match="pass dim_size to a readout or batch_size"):
         export(BY_NAME[name], BY_NAME[name].called(6, 3))
 
@@ -197,5 +197,5 @@ FILLS += [("GATv2Conv, edges", fill) for fill in (0.5, "min", "mul")]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "fill"), FILLS, ids=str)
-def test_features_of_loops_are_exported_with_open_sizes(name, fill):
+def test_layer_exported_with_self_loop_features_accepts_any_size(name, fill):
     check_exported(BY_NAME[name], BY_NAME[name].make(6, 3, fill_value=fill))

@@ -56,7 +56,7 @@ def imported(modules: set[str], packages: tuple[str, ...]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_package_is_imported_when_it_is_first_needed() -> None:
+def test_package_is_imported_only_when_it_is_first_used() -> None:
     after = dict(zip(STEPS, modules_after(STEPS.values()), strict=True))
     packages = {name.split(".")[0] for name in after["gattn"] - after["nothing"]}
     assert packages - set(sys.stdlib_module_names) == {"gattn"}
@@ -93,7 +93,7 @@ def outcomes(commands: list[str], folder: Path) -> dict[str, tuple[int, str, set
     }
 
 
-def test_help_and_errors_of_arguments_do_not_import_torch(tmp_path: Path) -> None:
+def test_help_and_argument_errors_of_commands_do_not_import_torch(tmp_path: Path) -> None:
     codes = {
         "--version": 0,
         "--help": 0,

@@ -60,7 +60,7 @@ def test_explain_path_of_every_layer_reports_operators_or_reads_of_floats(layer)
         assert (record.path == "fused") == is_fast
 
 
-def test_path_by_the_reference_has_a_reason(monkeypatch):
+def test_explain_path_gives_the_reason_for_the_reference(monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", "reference")
     record = only(explain_path(nn.GATv2Conv(8, 4), torch.randn(NODES, 8), edges(100)))
     assert (record.path, record.backend) == ("reference", "reference")
@@ -76,7 +76,7 @@ def test_path_by_the_reference_has_a_reason(monkeypatch):
         (MIN_COMPILED_CHUNKS * CHUNK, "chunked and compiled", "in plain PyTorch on 16,384 edges"),
     ],
 )
-def test_path_of_a_custom_score_depends_on_the_number_of_edges(count, path, reason, monkeypatch):
+def test_explain_path_of_a_custom_score_depends_on_edge_count(count, path, reason, monkeypatch):
     monkeypatch.setattr(edge_function, "_has_compiler", lambda: True)
     graph = gattn.Graph(edges(count), NODES)
     record = only(explain_path(OnGraph(score=own_score), torch.randn(NODES, 8), graph))
@@ -86,7 +86,7 @@ def test_path_of_a_custom_score_depends_on_the_number_of_edges(count, path, reas
 
 
 @pytest.mark.parametrize("count", [FEW_EDGES - 1, FEW_EDGES])
-def test_a_graph_of_few_edges_is_a_reason(count):
+def test_explain_path_gives_few_edges_as_a_reason(count):
     record = only(
         explain_path(nn.GATConv(8, 4, add_self_loops=False), torch.randn(9, 8), edges(count, 9))
     )
@@ -98,7 +98,7 @@ def test_a_graph_of_few_edges_is_a_reason(count):
     ("width", "count"),
     [(NARROW - 1, FEW_OF_TYPE), (NARROW, FEW_OF_TYPE - 1), (NARROW, FEW_OF_TYPE)],
 )
-def test_few_channels_or_edges_of_a_type_are_a_reason(width, count):
+def test_explain_path_gives_few_channels_or_edges_of_a_type_as_a_reason(width, count):
     x, metadata = torch.randn(NODES, 8), (["v"], [("v", "to", "v")])
     graph = {("v", "to", "v"): edges(count)}
     reason = only(explain_path(nn.HANConv(8, width, metadata), {"v": x}, graph)).reason
@@ -108,7 +108,7 @@ def test_few_channels_or_edges_of_a_type_are_a_reason(width, count):
 
 
 @pytest.mark.parametrize("width", [1, 2])
-def test_one_channel_is_a_reason(width):
+def test_explain_path_gives_one_channel_as_a_reason(width):
     x = torch.randn(NODES, 8)
     reason = only(explain_path(nn.GATConv(8, width), x, edges(FEW_EDGES))).reason
     assert reason.startswith("with fewer than 2 channels, PyG's layer may") == (width == 1)
@@ -121,7 +121,7 @@ def test_one_channel_is_a_reason(width):
         assert reason.startswith(narrow)
 
 
-def test_custom_score_that_torch_cannot_compile_is_a_reason(monkeypatch):
+def test_explain_path_reports_a_score_that_torch_cannot_compile(monkeypatch):
     graph = gattn.Graph(edges(MIN_COMPILED_CHUNKS * CHUNK), NODES)
     model, x = OnGraph(score=own_score), torch.randn(NODES, 8)
     monkeypatch.setattr(edge_function, "_has_compiler", lambda: False)
@@ -133,13 +133,13 @@ def test_custom_score_that_torch_cannot_compile_is_a_reason(monkeypatch):
     assert "torch could not compile it (Unsupported: if)" in record.reason
 
 
-def test_dense_blocks_have_the_path_of_sdpa():
+def test_explain_path_of_dense_blocks_is_sdpa():
     x, graph = torch.randn(128, 8), graphs.complete([64, 64])
     record = only(explain_path(OnGraph(), x, graph))
     assert (record.path, record.operator) == ("dense", "scaled_dot_product_attention")
 
 
-def test_copies_of_strided_rows_on_a_gpu_are_reported(monkeypatch):
+def test_explain_path_reports_copies_of_strided_rows_on_a_gpu(monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", "triton")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     pytest.importorskip("triton")
@@ -164,7 +164,7 @@ def test_copies_of_strided_rows_on_a_gpu_are_reported(monkeypatch):
     assert "pass contiguous tensors" in record.reason
 
 
-def test_layers_of_pyg_and_layers_without_a_call_are_reported():
+def test_explain_path_lists_layers_of_pyg_and_layers_without_a_call():
     class Mixed(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -202,7 +202,7 @@ def test_explain_path_leaves_model_and_random_state_unchanged():
     assert model(x, edge_index).isfinite().all()
 
 
-def test_errors_name_the_expected_input():
+def test_explain_path_of_invalid_arguments_raises_error():
     with pytest.raises(TypeError, match=r"model must be a torch.nn.Module; got function"):
         explain_path(own_score)
     lazy = nn.GATConv(-1, 4)

@@ -55,7 +55,7 @@ def problems(source: str) -> Iterator[str]:
                 yield f"line {line}: docstring begins with a word of OPENINGS: {text[:70]}"
 
 
-def test_names_and_docstrings_are_plain() -> None:
+def test_names_and_docstrings_follow_the_rules_of_language() -> None:
     paths = files()
     assert {path.relative_to(ROOT).parts[0] for path in paths} == {
         folder.split("/")[0] for folder in FOLDERS

@@ -19,7 +19,7 @@ SHARED = {
 }
 
 
-def test_every_layer_is_in_the_registry():
+def test_every_exported_layer_is_in_the_test_registry():
     exported = {
         name
         for name in gattn.nn.__all__
@@ -31,7 +31,7 @@ def test_every_layer_is_in_the_registry():
 
 
 @every(ALL)
-def test_layer_has_the_properties_in_the_registry(layer):
+def test_each_layer_has_the_properties_of_its_registry_entry(layer):
     module = layer.make(6, 3)
     assert layer.kind in {base.__name__ for base in type(module).__mro__}
     assert isinstance(module, AttentionConv) or not layer.conv
@@ -48,7 +48,7 @@ def test_layer_has_the_properties_in_the_registry(layer):
 
 
 @every(SHARED)
-def test_layer_of_pyg_has_the_same_arguments(layer):
+def test_each_layer_has_the_repr_and_state_dict_of_its_pyg_layer(layer):
     if layer.made_by is None and layer.kind != "GPSConv":
         # Gattn's GPSConv contains a local layer of gattn, so its repr differs.
         theirs, ours = layer.make(6, 3, package=pyg), layer.make(6, 3)

@@ -26,6 +26,6 @@ def options() -> set[str]:
     return {name for command in commands for each in command.params for name in each.opts}
 
 
-def test_every_option_of_gattn_on_the_page_exists() -> None:
+def test_every_option_on_the_migration_page_exists() -> None:
     named = {option for _, ours in rows() for option in OPTION.findall(ours)}
     assert named - options() == set()

@@ -25,7 +25,7 @@ SOURCES = (".cpp", ".h", "CMakeLists.txt")
 
 
 @pytest.mark.slow
-def test_wheel_without_a_compiler_runs_on_the_reference_and_has_no_sources(tmp_path: Path) -> None:
+def test_wheel_without_a_compiler_uses_the_reference_backend(tmp_path: Path) -> None:
     missing = str(tmp_path / "no-such-compiler")
     run(
         sys.executable, "-m", "pip", "wheel", ROOT, "--wheel-dir", tmp_path, "--no-deps",
@@ -57,7 +57,7 @@ def test_wheel_without_a_compiler_runs_on_the_reference_and_has_no_sources(tmp_p
 
 
 @pytest.mark.slow
-def test_source_distribution_contains_the_sources(tmp_path: Path) -> None:
+def test_source_distribution_contains_sources_and_no_binaries(tmp_path: Path) -> None:
     code = "import sys, scikit_build_core.build as b; print(b.build_sdist(sys.argv[1]))"
     name = run(sys.executable, "-c", code, tmp_path, PWD=str(ROOT)).splitlines()[-1]
     with tarfile.open(tmp_path / name) as archive:
@@ -69,7 +69,7 @@ def test_source_distribution_contains_the_sources(tmp_path: Path) -> None:
     assert [file for file in names if file.endswith((".so", ".pyc"))] == []
 
 
-def test_installed_version_is_that_of_the_package() -> None:
+def test_metadata_has_the_version_of_the_package() -> None:
     assert importlib.metadata.version("gattn") == gattn.__version__
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     assert settings["project"]["dynamic"] == ["version"]
@@ -95,7 +95,7 @@ for use in json.loads(sys.argv[1]):
 """
 
 
-def test_missing_package_gives_one_line_with_its_extra() -> None:
+def test_missing_package_raises_error_that_names_its_extra() -> None:
     uses = json.dumps([use for use, _ in ABSENT])
     lines = run(sys.executable, "-c", WITHOUT, uses, PWD=str(ROOT)).splitlines()
     for (use, extra), line in zip(ABSENT, lines, strict=True):
@@ -106,7 +106,7 @@ def test_missing_package_gives_one_line_with_its_extra() -> None:
         assert "another exception" not in text, use
 
 
-def test_tag_other_than_the_version_is_refused() -> None:
+def test_release_tag_other_than_the_version_raises_error() -> None:
     run("make", "tagged", f"TAG=v{gattn.__version__}", PWD=str(ROOT))
     done = subprocess.run(
         ["make", "tagged", "TAG=v99.0"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -116,5 +116,5 @@ def test_tag_other_than_the_version_is_refused() -> None:
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")
-def test_kernels_are_built_on_a_machine_with_a_compiler() -> None:
+def test_kernels_are_available_on_a_machine_with_a_compiler() -> None:
     assert gattn.backend_info()["cpu"].startswith("available"), gattn.backend_info()["cpu"]

@@ -28,7 +28,7 @@ THINGS = dict(public_things())
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_names_of_a_package_load_at_first_use(name):
+def test_dir_of_a_package_lists_all_and_an_unknown_name_raises_error(name):
     module = importlib.import_module(name)
     assert len(set(module.__all__)) == len(module.__all__)
     assert set(module.__all__) <= set(dir(module))
@@ -36,14 +36,14 @@ def test_names_of_a_package_load_at_first_use(name):
         _ = module.nothing
 
 
-def test_star_import_loads_all_public_names():
+def test_star_import_of_a_package_loads_all_public_names():
     names: dict[str, object] = {}
     exec("from gattn import *", names)
     assert set(gattn.__all__) <= set(names)
 
 
 @pytest.mark.parametrize("name", THINGS)
-def test_public_things_are_documented(name):
+def test_every_public_class_and_function_has_a_docstring(name):
     thing = THINGS[name]
     text = inspect.getdoc(thing) or ""
     first = text.split("\n\n")[0].replace("\n", " ")
@@ -68,7 +68,7 @@ def test_public_things_are_documented(name):
             assert f"    {mark}{parameter.name}:" in text, f"{name} does not tell of {parameter}"
 
 
-def test_names_that_users_of_pyg_import_from_nn_exist_or_the_error_names_the_place():
+def test_import_of_a_pyg_name_from_nn_works_or_names_its_module():
     for name in ("GAT", "AttentiveFP", "Polynormer", "SGFormer"):
         assert getattr(gattn.nn, name) is getattr(gattn.models, name)
     with pytest.raises(AttributeError, match=r"no attribute 'aggr'.* gattn\.nn itself"):

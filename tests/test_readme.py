@@ -11,7 +11,7 @@ INSTALL = re.compile(r"pip install -e [\"']\.\[([a-z,]+)\]")
 LINK = re.compile(r"(?:\[[^\]]+\]\(|src=\")([^)#:\"]+)[)\"]")
 
 
-def test_readme_blocks_run() -> None:
+def test_code_blocks_of_the_readme_run_without_error() -> None:
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) >= 2
@@ -20,7 +20,7 @@ def test_readme_blocks_run() -> None:
         exec(compile(block, "README.md", "exec"), names)
 
 
-def test_links_of_pages_lead_to_files() -> None:
+def test_links_between_pages_lead_to_files_that_exist() -> None:
     pages = [ROOT / page for page in ("README.md", "CONTRIBUTING.md", "examples/README.md")]
     pages += (ROOT / "docs").glob("design*.md")
     missing = [
@@ -43,7 +43,7 @@ def extras_of(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
-def test_first_install_command_has_all_applications(page: str) -> None:
+def test_first_install_command_includes_the_extras_of_all_applications(page: str) -> None:
     lines = INSTALL.findall((ROOT / page).read_text())
     extras = [set().union(*map(extras_of, line.split(","))) for line in lines]
     assert {"molecules", "nodes", "serve"} <= extras[0]

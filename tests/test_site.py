@@ -41,7 +41,7 @@ def _pages(site: Path) -> list[Path]:
     return pages
 
 
-def test_pages_have_no_roles_or_directives_of_docstrings(site: Path) -> None:
+def test_site_pages_contain_no_sphinx_roles_or_directives(site: Path) -> None:
     operators = (site / "api" / "functional" / "index.html").read_text()
     assert "<math" in operators
     for left_over in (".. math::", ":math:", ":func:", "arithmatex", "&gt;&gt;&gt; &gt;"):
@@ -49,7 +49,7 @@ def test_pages_have_no_roles_or_directives_of_docstrings(site: Path) -> None:
             assert left_over not in page.read_text(), page
 
 
-def test_links_within_the_site_lead_to_pages_and_anchors(site: Path) -> None:
+def test_links_within_the_site_lead_to_pages_and_anchors_that_exist(site: Path) -> None:
     texts = {page: page.read_text() for page in _pages(site)}
     names = {
         page: set(map(html.unescape, re.findall(r'\b(?:id|name)="([^"]+)"', text)))

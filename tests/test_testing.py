@@ -62,7 +62,7 @@ def last_node(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
     return out
 
 
-def test_good_layer_passes_every_check():
+def test_equivariant_layer_passes_every_check():
     layer = Mean()
     for edge_dim in (None, 2):
         assert assert_permutation_equivariant(layer, 3, edge_dim=edge_dim).error < 1e-12
@@ -71,23 +71,23 @@ def test_good_layer_passes_every_check():
 
 
 @pytest.mark.parametrize("layer", [NodeOrderConvolution(), ReadsNodeIds()])
-def test_equivariance_rejects_layers_that_depend_on_the_order(layer):
+def test_equivariance_check_fails_for_layers_that_depend_on_node_order(layer):
     with pytest.raises(AssertionError, match="permutation equivariance is broken on"):
         assert_permutation_equivariant(layer, 3)
 
 
-def test_batch_independence_rejects_convolution_across_graphs():
+def test_batch_check_fails_for_a_convolution_across_graphs():
     with pytest.raises(AssertionError, match="batch independence is broken on"):
         assert_batch_independent(NodeOrderConvolution(), 3)
 
 
-def test_invariance_rejects_a_readout_of_the_last_node():
+def test_invariance_check_fails_for_a_readout_of_the_last_node():
     for sorted_index in (False, True):
         with pytest.raises(AssertionError, match="permutation invariance is broken on"):
             assert_permutation_invariant(last_node, 3, sorted_index=sorted_index)
 
 
-def test_check_of_edge_order_fails_for_weights_that_depend_on_position():
+def test_edge_order_check_fails_for_weights_that_depend_on_position():
     def weighted(x, edge_index):
         weight = torch.arange(edge_index.shape[1], dtype=x.dtype)[:, None]
         return torch.zeros_like(x).index_add(0, edge_index[1], weight * x[edge_index[0]])
@@ -96,7 +96,7 @@ def test_check_of_edge_order_fails_for_weights_that_depend_on_position():
         assert_edge_order_independent(weighted, 3)
 
 
-def test_bipartite_layers_are_checked():
+def test_equivariance_check_runs_on_bipartite_layers():
     def sum_of_sources(x, edge_index):
         x_src, x_dst = x
         out = x_src.new_zeros(len(x_dst), x_src.shape[1])
@@ -112,7 +112,7 @@ def test_bipartite_layers_are_checked():
         assert_permutation_equivariant(adds_first_source, (3, 4))
 
 
-def test_layer_with_global_attention_gets_its_batch():
+def test_equivariance_check_passes_the_batch_to_global_attention():
     def centred(x, edge_index, batch):
         count = torch.bincount(batch).clamp(min=1)
         mean = x.new_zeros(len(count), x.shape[1]).index_add(0, batch, x) / count[:, None]
@@ -122,7 +122,7 @@ def test_layer_with_global_attention_gets_its_batch():
     assert assert_permutation_equivariant(centred, 3, batch=True).holds
 
 
-def test_error_contains_a_report_of_the_worst_case():
+def test_error_of_a_check_reports_the_largest_difference():
     graphs = [case for case in awkward_graphs() if case.name in ("complete", "one hub")]
     with pytest.raises(AssertionError) as caught:
         assert_permutation_equivariant(ReadsNodeIds(), 3, cases=graphs)
@@ -141,7 +141,7 @@ def test_error_contains_a_report_of_the_worst_case():
     assert report.error >= 0.5 * max(alone)
 
 
-def test_nan_and_wrong_shapes_are_reported():
+def test_error_of_a_check_reports_nan_and_wrong_shapes():
     with pytest.raises(AssertionError, match="error inf"):
         assert_permutation_equivariant(lambda x, edge_index: x / 0, 3)
     with pytest.raises(AssertionError, match="expected 5 rows, got shape"):
@@ -150,7 +150,7 @@ def test_nan_and_wrong_shapes_are_reported():
         assert_permutation_equivariant(lambda x, e: (x, x), 3)
 
 
-def test_no_cases_is_an_error():
+def test_check_without_cases_raises_error():
     with pytest.raises(ValueError, match="at least one graph"):
         assert_permutation_equivariant(Mean(), 3, cases=[])
     with pytest.raises(ValueError, match="must be a pair"):
@@ -158,7 +158,7 @@ def test_no_cases_is_an_error():
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-def test_awkward_graphs_are_valid(dtype):
+def test_awkward_graphs_are_valid_and_have_distinct_names(dtype):
     names = [case.name for case in awkward_graphs(dtype=dtype)]
     assert len(set(names)) == len(names) >= 16
     for case in awkward_graphs(dtype=dtype):
