@@ -23,7 +23,10 @@ other missing module belongs to the extra of the command.
 
 
 def main() -> None:
-    """Run the ``gattn`` command with the arguments in ``sys.argv`` and exit."""
+    """Run the ``gattn`` command with the arguments in ``sys.argv`` and exit. An expected error is
+    printed as one line, with the exit code 2; a signal ends the command with its usual code; the
+    traceback of any other exception is shown.
+    """
     if sys.argv[1:] == ["--version"]:
         # The version is printed without Typer, because importing Typer would take most of the time.
         print(f"gattn {__version__}")
@@ -93,6 +96,7 @@ def _extra(module: str | None) -> str:
 
 
 def _fail(message: str, code: int = 2) -> None:
+    """Print the message of an error as one line, divided at the width of a terminal, and exit."""
     line = f"gattn: {'; '.join(without_temporary(message).splitlines())}"
     if sys.stderr.isatty():
         line = divided(line, get_terminal_size().columns)

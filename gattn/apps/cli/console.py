@@ -80,6 +80,9 @@ def watched(title: str, total: int | None = None, done: int = 0) -> Iterator[OnP
         start = last = time.monotonic()
 
         def on_progress(count: int, news: str = "") -> None:
+            """Advance the progress bar by ``count`` rows, and show ``news`` or the rows per second;
+            without a terminal, print a line from time to time.
+            """
             nonlocal last
             progress.advance(task, count)
             now, finished = time.monotonic(), int(progress.tasks[0].completed)

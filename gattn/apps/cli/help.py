@@ -23,12 +23,14 @@ class _Command(TyperCommand):
     """Command whose ``--help`` shows the common options, and ``--help-all`` every option.
 
     An option is common if it belongs to no panel (``rich_help_panel``). The section Args of the
-    command's docstring describes the arguments and options without a help text.
+    command's docstring describes the arguments and options without a help text. The help does not
+    contain the section Raises.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.help, _, section = (self.help or "").partition("\n\nArgs:\n")
+        text = (self.help or "").partition("\n\nRaises:\n")[0]
+        self.help, _, section = text.partition("\n\nArgs:\n")
         _, *entries = re.split(r"^    (\w+): ", section, flags=re.MULTILINE)
         texts = dict(zip(entries[::2], entries[1::2]))
         for param in self.params:
@@ -145,6 +147,7 @@ def _description(param: Any, *, short: bool) -> str:
 
 
 def _wrapped(text: str, indent: int) -> list[str]:
+    """Return the lines of a text at the width of the terminal, each with an indent."""
     return textwrap.wrap(
         " ".join(text.split()), min(get_terminal_size().columns, WIDTH),
         initial_indent=" " * indent, subsequent_indent=" " * indent,

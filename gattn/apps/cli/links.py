@@ -41,6 +41,10 @@ def train(
 
     Args:
         out: New folder for the model, metrics and report.
+
+    Raises:
+        ValueError: the settings, the graph or the folder cannot be used.
+        OSError: a file cannot be read or written.
     """
     run = override(config, settings if data is None else {**settings, "data": data})
     # PyTorch, whose import takes seconds, is imported after the checks.
@@ -81,6 +85,10 @@ def predict(
         out: CSV file to write. The file must not exist.
         top: Number of links to propose. With --per-node, the number for each source.
         per_node: Propose the best links of each source, instead of the best of all links.
+
+    Raises:
+        ValueError: the run, the graph or the output cannot be used.
+        OSError: a file cannot be read or written.
     """
     check_inputs(run, graph, settings)
     from gattn.apps.links.runs.predict import predict_links
@@ -112,6 +120,10 @@ def explain(
         out: New folder for the table and the picture.
         most: Maximum number of nodes to explain, those with the fewest neighbours. The pair is
             scored again without each of them.
+
+    Raises:
+        ValueError: the run, the graph or a node cannot be used.
+        OSError: a file cannot be read or written.
     """
     check_inputs(run, graph, settings)
     from gattn.apps.links.runs.explain import explain_pair

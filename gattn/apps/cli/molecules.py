@@ -134,6 +134,10 @@ def predict(
             their similarities and measured values. The column in_domain is true if the molecule is
             at least as similar to its nearest measured molecule as 95 % of the test molecules are
             to theirs. The training table must still be at the path in config.toml.
+
+    Raises:
+        ValueError: the run, the inputs or the output cannot be used.
+        OSError: a file cannot be read or written.
     """
     if is_screening(inputs, out or "predicted.csv", settings):
         if not out:
@@ -160,7 +164,10 @@ def predict(
 
 
 def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]) -> None:
-    """Predict many files, and print the numbers of rows."""
+    """Predict many files, and print the numbers of rows. The settings of the screening are removed
+    from ``settings``. Raises SettingsError for a number of rows below 1 or an output that is no
+    folder.
+    """
     if settings.get("top") is not None and settings["top"] < 1:
         raise SettingsError(f"top must be at least 1; got {settings['top']}")
     chosen = ScreenSettings(**{name: settings.pop(name) for name in SCREENING if name in settings})
@@ -206,6 +213,10 @@ def explain(
         label: Class whose probability is explained. [default: the predicted class of each molecule]
         pictures: Number of molecules to draw, from the beginning of the table. The written tables
             contain all molecules.
+
+    Raises:
+        ValueError: the run, the table or the target cannot be used.
+        OSError: a file cannot be read or written.
     """
     check_run_inputs(run, table, settings)
     from gattn.apps.molecules.runs.explain import explain_table
@@ -234,6 +245,10 @@ def evaluate(
 
     Args:
         out: New folder for the metrics and plots. Without it, the metrics are only printed.
+
+    Raises:
+        ValueError: the run, the table or a target cannot be used.
+        OSError: a file cannot be read or written.
     """
     check_run_inputs(run, table, settings, targets=settings.get("target"))
     from gattn.apps.molecules.runs.evaluate import evaluate_table

@@ -54,6 +54,10 @@ def train(
         out: New folder for the model, metrics and report.
         preset: Data set for which the GAT paper's settings are used. Other options override these
             settings. [default: GRAPH, if it is one of these data sets]
+
+    Raises:
+        ValueError: the settings, the graph or the folder cannot be used.
+        OSError: a file cannot be read or written.
     """
     settings = with_tables(settings)
     run = override(config, preset, settings if data is None else {**settings, "data": data})
@@ -127,6 +131,10 @@ def explain(
         out: New folder for the tables and the picture.
         most: Maximum number of neighbours to explain. The neighbours with the largest attention are
             chosen. The graph is predicted again without each of them.
+
+    Raises:
+        ValueError: the run, the graph or the node cannot be used.
+        OSError: a file cannot be read or written.
     """
     check_inputs(run, graph, settings)
     from gattn.apps.nodes.runs.explain import explain_graph_node

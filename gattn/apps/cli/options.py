@@ -128,6 +128,9 @@ def with_settings(
     }
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        """Return a function with the arguments of the command and the options, which calls the
+        command.
+        """
         signature = inspect.signature(command)
         hints = typing.get_type_hints(command, include_extras=True)
         fixed = [
@@ -146,6 +149,9 @@ def with_settings(
 
         @functools.wraps(command)
         def wrapper(**arguments: Any) -> None:
+            """Call the command with its arguments, and with the options that the user passed as
+            ``settings``. Raises SettingsError for a value that a setting does not accept.
+            """
             settings = {
                 name: check_value(owners[name], name, arguments[name], strict=False)
                 for name in names
