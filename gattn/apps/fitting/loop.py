@@ -421,8 +421,8 @@ class _Training:
     def _masked_loss(
         self, network: nn.Module, part: Batches, positions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the outputs [g, t] for this process's items, the sum of the losses, and the
-        number of labels.
+        """Return the outputs [g, t] for this process's items, the sum of the losses, and the number
+        of labels. Raises TrainingError if the loss does not have one number for each target.
         """
         share = positions[self.processes.rank :: self.processes.size]
         inputs, target, weight = part.batch(share if len(share) else positions[:1])
@@ -450,6 +450,9 @@ class _Training:
             return output, torch.where(labelled, loss, 0.0).sum(), labelled.sum()
 
     def _mean(self, sums: list[Tensor], part: str, epoch: int) -> float:
+        """Return the mean loss over the labels of all processes. Raises TrainingError if the part
+        has no label or the loss is not finite.
+        """
         total, count = self.processes.sum(torch.stack(sums).sum(0)).tolist()
         if not count:
             raise TrainingError(f"the {part} part must have labels; all its labels are missing")
@@ -461,6 +464,9 @@ def _join(settings: LoopSettings) -> _Processes:
     """Join the processes that torchrun started, and choose the device of this process.
 
     The process group exists until the program ends, because the next network is trained in it.
+    torchrun passes the number of this process by the environment variables RANK, WORLD_SIZE and
+    LOCAL_RANK. Raises TrainingError for another number of processes than the settings, and for a
+    missing GPU.
     """
     rank, size, local = (
         int(os.environ.get(name, default))

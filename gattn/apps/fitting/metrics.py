@@ -242,7 +242,9 @@ def _reason(lost: Mapping[object, str], count: int, items: str) -> str:
 def _means(
     y: Tensor, predicted: Tensor, measure: Callable[[Tensor, Tensor], Mapping[str, float]]
 ) -> dict[str, float]:
-    """Return the mean of each metric over the targets for which this metric is defined."""
+    """Return the mean of each metric over the targets for which this metric is defined. Raises
+    ValueError for shapes that differ, and if there is no target.
+    """
     if y.shape != predicted.shape or y.dim() not in (1, 2):
         raise ValueError(
             "y and the predictions must have the same shape, [k] or [k, t]; got "

@@ -336,6 +336,9 @@ def to_table(settings: object) -> dict[str, object]:
 
     Returns:
         Values by name in the order of the fields, with nested tables last, as TOML needs them.
+
+    Raises:
+        TypeError: the settings are not a dataclass.
     """
     if not dataclasses.is_dataclass(settings):
         raise TypeError(f"settings must be a dataclass; got {settings!r}")
@@ -422,7 +425,9 @@ def settings_of(kind: type[S], holder: object) -> S:
 
 
 def _converted(hint: Any, value: object, name: str, *, strict: bool = True) -> Any:
-    """Convert a value to the type of a setting; a bool is not accepted as a number."""
+    """Convert a value to the type of a setting; a bool is not accepted as a number. Raises
+    SettingsError if the type does not fit.
+    """
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         if isinstance(value, hint):
             return value

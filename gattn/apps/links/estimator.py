@@ -94,6 +94,9 @@ class LinkPredictor(SerializableEstimator, Parameters):
         Raises:
             GraphError: the graph or an attribute cannot be trained on.
             ValueError: a parameter is out of its range.
+
+        Warns:
+            UserWarning: by some metric, the model is not significantly better than a random order.
         """
         self.settings()  # this call raises an error for invalid parameters before the graph is read
         check_fraction("validation_fraction", float(self.validation_fraction))
@@ -111,7 +114,7 @@ class LinkPredictor(SerializableEstimator, Parameters):
         self, graph: AttributedGraph, links: Links, val: float, test: float
     ) -> tuple[Split, NDArray[np.float64] | None]:
         """Divide the links into parts, by the column of times or at random; return the parts and
-        the times of the links.
+        the times of the links, or None without a column of times.
 
         Raises:
             GraphError: there are too few links or times, or every directed link has an opposite
@@ -173,6 +176,10 @@ class LinkPredictor(SerializableEstimator, Parameters):
 
         Returns:
             The fitted estimator (``self``).
+
+        Raises:
+            SettingsError: a parameter is out of its range.
+            GraphError: no negative can be drawn for the links.
         """
         problem = LinkProblem(
             encoded.graph, encoded.encoder, links, split, times,
@@ -256,6 +263,9 @@ class LinkPredictor(SerializableEstimator, Parameters):
         Raises:
             GraphError: the graph is None and the estimator was loaded from a folder; or one of this
                 graph and the graph of ``fit`` is bipartite and the other is not.
+
+        Warns:
+            UserWarning: a column has values that did not occur in training.
         """
         self.check_fitted()
         if graph is None:
@@ -270,8 +280,8 @@ class LinkPredictor(SerializableEstimator, Parameters):
         return self.attach(read)
 
     def attach(self, graph: AttributedGraph) -> tuple[AttributedGraph, Links]:
-        """Return a graph with the inputs of its edges, together with its links; see
-        :meth:`read`.
+        """Return a graph with the inputs of its edges, together with its links; see :meth:`read`.
+        Raises GraphError if only one of this graph and the graph of the training is bipartite.
         """
         model = self.predictor_
         links, _ = read_links(graph, model.directed)

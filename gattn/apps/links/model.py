@@ -173,7 +173,9 @@ class DrawnBatches:
         self.size = min(LINKS, *(len(rows) for _, rows in folds))
 
     def next(self) -> RankedBatch:
-        """Draw the batch of the next step."""
+        """Draw the batch of the next step. Negatives are drawn from the random generator of the
+        batches. Raises GraphError if none exists.
+        """
         self._step += 1
         inputs, rows = self._folds[self._step % len(self._folds)]
         # If the graph is nearly complete, the sources of all drawn links may lack a negative.
@@ -607,6 +609,9 @@ class LinkModel:
         return self._measured(parts)
 
     def _measured(self, parts: Mapping[str, Mapping[str, NDArray]]) -> dict[str, Any]:
+        """Return the stacked scores by metric, and the metrics of the stack and of each
+        component.
+        """
         scores = {metric: self._combine(parts[metric], metric) for metric in METRICS}
         metrics = {
             name: link_metrics(*(parts[metric][name] for metric in METRICS))

@@ -159,6 +159,7 @@ def _split(part: NDArray, protocol: str) -> Split:
 
 
 def _check_count(count: int) -> None:
+    """Raise GraphError if there are too few links for training and validation."""
     if count < LEAST:
         raise GraphError(
             f"a network must have at least {LEAST} links, because training and validation need "

@@ -47,6 +47,7 @@ def learning_curve(histories: Sequence[History]) -> bytes:
     """
 
     def draw(panels: list[Axes], theme: Theme) -> None:
+        """Draw the training loss on the upper panel and the validation loss on the lower one."""
         from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
         upper, lower = panels
@@ -109,6 +110,7 @@ def parity(
     measured, guess, spread = _complete_rows(y, predicted, spread)
 
     def draw(panels: list[Axes], theme: Theme) -> None:
+        """Draw the predicted against the measured values, with error bars if there are few."""
         (axes,) = panels
         axes.set(xlabel="measured", ylabel="predicted", title=title(name))
         if not len(measured):
@@ -178,6 +180,7 @@ def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", several: str = 
         lines.append(f"only one class: {left_out} of {len(columns)} {several}")
 
     def draw(panels: list[Axes], theme: Theme) -> None:
+        """Draw the ROC curve of each target or class, and their mean if there are several."""
         (axes,) = panels
         axes.set(
             xlabel="false positive rate", ylabel="true positive rate", title="\n".join(lines),
@@ -214,6 +217,7 @@ def coverage(curve: Reliability, *, name: str = "") -> bytes:
     """
 
     def draw(panels: list[Axes], theme: Theme) -> None:
+        """Draw the observed against the requested coverage, with the band that chance explains."""
         (axes,) = panels
         axes.set(
             xlabel="requested coverage", ylabel="measured values inside", title=title(name),
@@ -250,6 +254,9 @@ def reliability(curve: Reliability, *, name: str = "", event: str = "class 1") -
     """
 
     def draw(panels: list[Axes], theme: Theme) -> None:
+        """Draw the observed against the predicted frequency above, and the numbers of
+        rows below.
+        """
         upper, lower = panels
         upper.set(ylabel=line(f"frequency of {event}"), title=title(name), **UNIT)
         lower.set(xlabel="predicted probability", ylabel="rows")

@@ -100,6 +100,10 @@ def _read(run: Path) -> Any:
 
     Returns:
         A data frame, which is indexed by the target, the fold and the row.
+
+    Raises:
+        RunError: there is no run, a run has no predictions of molecules or nodes, or its file was
+            changed.
     """
     folders = (
         [run] if (run / CARD).exists() else sorted(path.parent for path in run.glob(f"*/{CARD}"))
@@ -201,6 +205,7 @@ def differences_plot(first: str, rows: Sequence[tuple[str, float, float, float]]
     names, middle, low, high = zip(*rows[::-1])
 
     def draw(axes: Sequence[Axes], theme: Theme) -> None:
+        """Draw the difference of each run with its interval, and a line at zero."""
         places = range(len(names))
         ends = [
             [at - end for at, end in zip(middle, low)],

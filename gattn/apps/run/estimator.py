@@ -45,6 +45,9 @@ class SerializableEstimator(BaseEstimator, ABC):
     _predictor_kind: ClassVar[Any]
 
     def __init_subclass__(cls, **options: Any) -> None:
+        """Create the constructor of a subclass from its class ``_parameters``, and add the
+        parameters to its docstring.
+        """
         if "_parameters" in vars(cls):
             cls.__init__ = _initializer(cls._parameters)
         if hasattr(cls, "_parameters"):

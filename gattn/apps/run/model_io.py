@@ -239,6 +239,9 @@ def write_json(path: str | os.PathLike[str], value: Mapping[str, Json]) -> None:
 
 
 def _json(value: Mapping[str, Json]) -> bytes:
+    """Return a value as JSON text in UTF-8; numbers that are not finite become null. Raises
+    ValueError for a value that JSON does not have.
+    """
     try:
         text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
     except TypeError as error:

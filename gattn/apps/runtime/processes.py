@@ -76,10 +76,12 @@ def in_order(
     """Execute tasks in this process and in ``workers - 1`` child processes; yield the results in
     order.
 
-    Child processes take seconds to start; until then, this process executes the tasks. They are
-    new processes that do not import the user's script, so the script needs no
+    Child processes take seconds to start; until then, this process executes the tasks. They are new
+    processes that do not import the user's script, so the script needs no
     ``if __name__ == "__main__"``. While a process executes tasks, torch uses one thread in it,
-    because several processes with several threads each would have to wait for cores.
+    because several processes with several threads each would have to wait for cores. The
+    environment of the child processes is that of this one, with one thread and one more warning
+    filter in ``PYTHONWARNINGS``.
 
     If this process fails or is interrupted, or if the iterator is closed, the child processes are
     killed immediately. If this process is killed by a signal, they exit within a second.

@@ -131,7 +131,7 @@ class Server:
         return PredictAnswer(model=run.name, rows=answer)
 
     def _length_fault(self, text: str) -> str:
-        """Return the reason why a SMILES in the text of a row is too long, or ""."""
+        """Return the reason why a SMILES in the text of a row is too long, or "" if it is not."""
         try:
             self.check_text(text, "the SMILES")
         except RequestError as error:
@@ -139,7 +139,9 @@ class Server:
         return ""
 
     async def explain(self, request: ExplainRequest) -> ExplainAnswer:
-        """Compute the explanation of the molecule in a request."""
+        """Compute the explanation of the molecule in a request. Raises RequestError for a text or a
+        target that the model cannot explain, and if the queue is full.
+        """
         run = self.run(ServedMolecules, request.model)
         input_row = run.input_row(self.check_text(request.smiles, "the SMILES"))
         try:
@@ -199,6 +201,7 @@ def _on_invalid(request: Request, error: Any) -> Response:
 
 
 def _on_http_error(request: Request, error: Any) -> Response:
+    """Return the answer to a request with an unknown path or method."""
     messages = {
         404: "there is no such path; GET /openapi.json describes the paths",
         405: f"{request.method} is not answered here; use {(error.headers or {}).get('Allow')}",

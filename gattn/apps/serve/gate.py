@@ -84,6 +84,7 @@ class Gate:
         started = False
 
         async def send_with_headers(message: Message) -> None:
+            """Send a message of the answer; the headers of every answer are added to its start."""
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
@@ -94,6 +95,9 @@ class Gate:
             await send(message)
 
         async def answer() -> None:
+            """Check the request, read its body, and pass it to the application, or send the
+            redirect of the page. Raises RequestError for a request that is refused.
+            """
             headers = Headers(scope=scope)
             self._check_host(headers)
             self._check_origin(headers)
@@ -147,8 +151,8 @@ class Gate:
             raise RequestError(403, "a page of another site cannot show content of this server")
 
     def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
-        """Check the token. If the token is in the URL of the page, return a redirect that stores
-        it in a cookie.
+        """Check the token. If the token is in the URL of the page, return a redirect that stores it
+        in a cookie. Returns None if the request may continue. Raises RequestError (401) otherwise.
         """
         token, path = self.settings.token, scope["path"]
         if not token or path.startswith(PUBLIC):
@@ -237,6 +241,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     is_read = False
 
     async def receive_body() -> Message:
+        """Return the whole body at the first call, and then the further messages of the client."""
         nonlocal is_read
         if is_read:
             return await receive()

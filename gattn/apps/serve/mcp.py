@@ -44,7 +44,9 @@ def add_mcp(app: FastAPI, server: Server) -> AbstractAsyncContextManager[None]:
     async def predict(
         smiles: SmilesList, model: ModelName = None, coverage: Coverage = None
     ) -> PredictAnswer:
-        """Predict molecules, given as SMILES, with intervals or sets of classes."""
+        """Predict molecules, given as SMILES, with intervals or sets of classes. The reason is the
+        error of a call with invalid arguments.
+        """
         request = PredictRequest(smiles=smiles, model=model, coverage=coverage)
         try:
             return await server.predict_smiles(request)

@@ -97,6 +97,7 @@ class ModelPool:
         self._executor.shutdown(wait=bool(processes), cancel_futures=True)
 
     def _start(self) -> Executor:
+        """Start the thread or the processes that predict; each process loads the models first."""
         if self.workers == 1:
             return ThreadPoolExecutor(1, thread_name_prefix="predict")
         limits = [model.max_atoms for model in self.models]

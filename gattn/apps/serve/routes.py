@@ -148,7 +148,8 @@ def add_api(app: FastAPI, server: Server) -> None:
     async def predict(request: Request, query: Annotated[TableQuery, Query()]) -> Response:
         """Predict molecules, from JSON or from a CSV file with a header.
 
-        The options in the query are those of a CSV file; a JSON body has its own.
+        The options in the query are those of a CSV file; a JSON body has its own. The status is 415
+        for another content type, and 422 for a table that cannot be read.
         """
         header = Message()
         header["content-type"] = request.headers.get("content-type", "")
@@ -243,7 +244,7 @@ def add_page(app: FastAPI, server: Server) -> None:
     @app.get("/models/{name}/{file}", responses=ERRORS, response_class=Response)
     async def run_file(name: str, file: str) -> Response:
         """Return the report (``report``), the model card (``card``) or the picture of the network
-        (``network``) of a run.
+        (``network``) of a run. The status is 404 if there is no such file.
         """
         run = server.runs.get(name)
         if run is None or file not in run.files:

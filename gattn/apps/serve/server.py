@@ -65,7 +65,9 @@ def open_runs(
 
 
 def _open(name: str, folder: Path, settings: ServeSettings) -> ServedRun:
-    """Load a run of any kind."""
+    """Load a run of any kind. Raises RunError if a file of the run was changed or
+    cannot be read.
+    """
     _, card = read_model(folder)
     check_files(folder, *(file for file in SEALED_FILES if (folder / file).is_file()))
     if card.get("estimator") in NODES:
@@ -136,7 +138,7 @@ def addresses(settings: ServeSettings, port: int) -> tuple[str, list[str]]:
 
 def _listen(settings: ServeSettings) -> socket.socket:
     """Bind a socket before the models are loaded, so that an invalid address is reported
-    immediately.
+    immediately. Raises OSError if the address cannot be used.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)

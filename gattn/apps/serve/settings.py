@@ -74,7 +74,9 @@ class ServeSettings(Settings):
     threads: Threads = 0
 
     def check(self) -> None:
-        """Check the address and the names of hosts, and read the token."""
+        """Check the address and the names of hosts, and read the token. Raises SettingsError
+        otherwise.
+        """
         super().check()
         if self.host != "localhost" and self._ip is None:
             raise SettingsError(
@@ -96,7 +98,9 @@ class ServeSettings(Settings):
     def token(self) -> str:
         """Secret that every request must contain; "" if requests need none.
 
-        It is not an option, because other users of this machine can read a command line.
+        It is not an option, because other users of this machine can read a command line. Without a
+        file, a server that other machines can reach gets a random token. Raises SettingsError if
+        the file is empty.
         """
         if self.token_file:
             token = Path(self.token_file).read_text("utf-8").strip()

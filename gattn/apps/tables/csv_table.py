@@ -317,7 +317,9 @@ def _with_header(table: Table) -> Table:
 
 
 def _declared(table: Table) -> str | None:
-    """Return the separator that the first line declares, or None if the line is a normal header."""
+    """Return the separator that the first line declares, or None if the line is a normal header.
+    Raises ValueError if it declares a separator that is not supported.
+    """
     try:
         with readable(table.path), table.open() as file:
             match = DECLARED.fullmatch(file.readline(20))
@@ -396,7 +398,7 @@ def _without_nul(table: Table, lines: Iterator[str]) -> Iterator[str]:
 
 def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
     """Yield the cells of each nonempty row (including the header) with the number of its first
-    line.
+    line. Raises ValueError for bytes that are not valid text, and for a file that is no CSV file.
     """
     path, line = table.path, 1
     try:

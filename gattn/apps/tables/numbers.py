@@ -232,7 +232,9 @@ class NumberFormat:
         return self.value(classify(cell))
 
     def value(self, cell: Cell) -> float | None:
-        """Convert a classified cell to a number, as :meth:`parse` does."""
+        """Convert a classified cell to a number, as :meth:`parse` does. Returns None for a cell
+        that is no number.
+        """
         if cell.kind == "missing":
             return math.nan
         if cell.kind == "infinite":
