@@ -49,7 +49,7 @@ def trained(tmp_path_factory):
     return folder, "\n".join(notes)
 
 
-def test_training_on_lists_of_atoms_writes_metrics_predictions_and_a_report(trained, capsys):
+def test_training_on_atom_labels_writes_metrics_predictions_and_report(trained, capsys):
     folder, notes = trained
     assert "2 rows left out" in notes
     metrics = json.loads((folder / "run" / "metrics.json").read_text())
@@ -73,7 +73,7 @@ def test_training_on_lists_of_atoms_writes_metrics_predictions_and_a_report(trai
     assert "a random atom or bond of a new molecule" in page
 
 
-def test_prediction_of_atom_lists_has_a_list_or_an_error_in_each_row(trained, gattn, tmp_path):
+def test_prediction_of_atoms_writes_a_list_or_an_error_in_each_row(trained, gattn, tmp_path):
     folder, _ = trained
     table = tmp_path / "new.csv"
     table.write_text("smiles,id\nCCCBr,1\nx,2\n[H]OC,3\n")
@@ -89,14 +89,14 @@ def test_prediction_of_atom_lists_has_a_list_or_an_error_in_each_row(trained, ga
     assert read_list(third["prediction"])[1] > 13
 
 
-def test_runs_of_atoms_are_not_compared(trained, gattn):
+def test_compare_of_runs_that_predict_atoms_exits_with_an_error(trained, gattn):
     run = trained[0] / "run"
     code, text = gattn("compare", run, run)
     assert code != 0
     assert "predicts atoms or bonds, which compare does not read" in " ".join(text.split())
 
 
-def test_evaluation_reads_lists_of_another_column(trained, gattn, tmp_path):
+def test_evaluate_reads_atom_labels_from_the_column_of_its_option(trained, gattn, tmp_path):
     folder, _ = trained
     table = tmp_path / "new.csv"
     table.write_text('smiles,m\nCCCBr,"[12, 12, 12, 80]"\nCO,"[12, 16]"\n')
@@ -114,7 +114,7 @@ SELECTIVE = ("[inf, 0, 0]", "[0, 1e300, 0]", "[0, 0, 1e999]", "['<2', 1, 1]")
 """Lists with a value that cannot be learned; leaving it out would select labels by their value."""
 
 
-def test_a_value_that_selects_labels_is_an_error_with_its_line(gattn, tmp_path):
+def test_invalid_list_of_atom_labels_raises_error_with_its_line(gattn, tmp_path):
     options = ["--atom-target", "mass", *NETWORK]
     for cell in SELECTIVE:
         table = write_table(tmp_path / "table.csv", [["CCO", 1, cell, "", ""]])
@@ -131,7 +131,7 @@ def test_a_value_that_selects_labels_is_an_error_with_its_line(gattn, tmp_path):
     assert all(row["reason"].startswith("only this label is left out: mass") for row in left_out)
 
 
-def test_a_fold_of_a_cross_validation_predicts_classes_of_atoms(gattn, tmp_path, monkeypatch):
+def test_model_of_one_fold_predicts_classes_of_atoms(gattn, tmp_path, monkeypatch):
     monkeypatch.setattr("gattn.apps.molecules.runs.repeats.processor_count", lambda: 1)
     table, folder, out = write_table(tmp_path / "table.csv"), tmp_path / "folds", tmp_path / "o.csv"
     options = ["--atom-target", "polar", "--folds", 2, *NETWORK]
@@ -150,7 +150,7 @@ FEW += ["CF", "CS"]
 
 
 @pytest.mark.parametrize(("kind", "level"), [("numbers", "bond"), ("several", "atom")])
-def test_a_table_of_twelve_rows_is_trained_and_predicted(gattn, tmp_path, kind, level):
+def test_atom_and_bond_labels_of_12_rows_are_trained_and_predicted(gattn, tmp_path, kind, level):
     """Train on twelve rows with labels of atoms or bonds; two of the rows contain the same
     molecule.
     """
@@ -181,7 +181,7 @@ def test_a_table_of_twelve_rows_is_trained_and_predicted(gattn, tmp_path, kind, 
         assert len(json.loads(row["prediction"])) == count
 
 
-def test_training_on_atom_and_bond_targets_together_is_an_error(gattn, tmp_path):
+def test_training_on_atom_and_bond_targets_together_exits_with_an_error(gattn, tmp_path):
     table = write_table(tmp_path / "table.csv")
     options = ["--atom-target", "mass", "--bond-target", "order", "--out", tmp_path / "run"]
     code, text = gattn("train", table, *options)

@@ -27,7 +27,7 @@ def test_version_option_prints_the_version(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(("classes", "note"), [(0, ""), (1, "1 class has"), (3, "3 classes have")])
-def test_classes_in_every_prediction_set_are_reported_with_the_reason(classes, note, capsys):
+def test_output_counts_classes_that_are_in_every_prediction_set(classes, note, capsys):
     intervals = {"coverage": 0.9, "held": 1.0, "mean_size": 2.0, "in_every_set": classes}
     metrics = {"task": "classification", "test": {"accuracy": 1.0}, "intervals": intervals,
                "nodes": {"test": 6, "val": 6}}  # fmt: skip
@@ -39,7 +39,7 @@ def test_classes_in_every_prediction_set_are_reported_with_the_reason(classes, n
 
 
 @pytest.mark.slow
-def test_a_missing_extra_is_named_in_one_line_with_the_command_to_install_it():
+def test_missing_package_gives_one_line_with_the_command_to_install_it():
     for missing, command in (("typer", "--help"), ("torch", "molecules train --out c")):
         code = (
             f"import sys; sys.modules[{missing!r}] = None; from gattn.apps.cli import main; main()"

@@ -187,7 +187,7 @@ dropout = 0.1
     return folder
 
 
-def test_every_command_has_tested_calls_with_all_options():
+def test_calls_of_each_command_in_this_test_use_all_of_its_options():
     assert CALLS.keys() == COMMANDS.keys()
     for name in CALLS:
         calls_of(name)
@@ -195,7 +195,7 @@ def test_every_command_has_tested_calls_with_all_options():
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_every_command_accepts_every_option(inputs, monkeypatch, capsys):
+def test_every_command_runs_with_each_of_its_options(inputs, monkeypatch, capsys):
     leave_blank(monkeypatch)
     monkeypatch.chdir(inputs)
     monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: None)

@@ -52,7 +52,7 @@ def test_help_of_a_group_lists_its_commands(monkeypatch, capsys, group):
         (("links", "predict"), {"--out", "--top", "--nodes"}),
     ],
 )
-def test_help_shows_the_common_options_of_all_options(help_of, command, expected):
+def test_help_shows_common_options_and_help_all_shows_all_options(help_of, command, expected):
     common, full = (help_of(*command, option) for option in ("--help", "--help-all"))
     assert "[default: ]" not in common
     names = r"^  (?:-\w, )?(--[\w-]+)"

@@ -9,7 +9,7 @@ from gattn.apps.cli.console import show_metrics
 @pytest.mark.parametrize(
     ("width", "methods", "count"), [(80, 1, 1), (80, 2, 5), (80, 4, 9), (80, 30, 5), (33, 9, 5)]
 )
-def test_a_table_of_any_number_of_baselines_is_complete(width, methods, count, capsys, monkeypatch):
+def test_table_shows_metrics_of_any_number_of_baselines(width, methods, count, capsys, monkeypatch):
     monkeypatch.setattr(console, "RESULTS", console.Console(width=width, soft_wrap=True))
     metrics = ["rmse", "mae", "r2", "roc_auc", "pr_auc", "mcc", "f1", "mrr", "hits@1"][:count]
     scores = {
@@ -30,7 +30,7 @@ def test_a_table_of_any_number_of_baselines_is_complete(width, methods, count, c
             assert f"{value:.4g}" in text
 
 
-def test_errors_of_several_targets_are_printed_for_each_target_without_their_mean(capsys):
+def test_metrics_table_shows_errors_per_target_and_no_mean_of_errors(capsys):
     targets = {"y_max": {"rmse": 0.25, "r2": 0.5}, "mass": {"rmse": 125.0, "r2": 0.75}}
     mean = {"rmse": 62.62, "r2": 0.625}
     metrics = {"task": "regression", "molecules": {"test": 5}, "test": mean, "targets": targets,
@@ -46,7 +46,7 @@ FACTORS = [("nodes", "classification", "log probabilities"), ("nodes", "regressi
 
 
 @pytest.mark.parametrize(("item", "task", "factor"), [*FACTORS, ("links", "ranking", "scores")])
-def test_the_output_explains_the_weights_of_components(item, task, factor, capsys):
+def test_metrics_table_shows_components_and_explains_their_weights(item, task, factor, capsys):
     component = {"weight": 2.0512, "val": {}, "test": {"mrr": 0.5}}
     small = {**component, "weight": 0.000314}
     metrics = {"task": task, "negatives": 1, "fewest_negatives": 1, item: {"test": 5, "ranked": 5},
@@ -60,7 +60,7 @@ def test_the_output_explains_the_weights_of_components(item, task, factor, capsy
     assert ["mrr", "0.5", "0.5"] in cells
 
 
-def test_a_terminal_shows_a_long_note_in_lines_divided_between_words(capsys, monkeypatch):
+def test_long_note_is_divided_between_words_in_a_narrow_terminal(capsys, monkeypatch):
     terminal = console.Console(width=40, soft_wrap=True, force_terminal=True, stderr=True)
     monkeypatch.setattr(console, "NOTES", terminal)
     note = "12 rows are left out: " + "a reason with words, " * 4 + "in a" + "_long" * 9 + ".csv"

@@ -12,7 +12,7 @@ TABLE = "smiles,T,pH,y\n" + "".join(f"{s},{t},{p},{y:.3f}\n" for s, t, p, y in R
 COLUMNS = ["--descriptors-columns", "T", "--descriptors-columns", "pH"]
 
 
-def test_descriptor_columns_are_trained_predicted_and_explained(gattn, tmp_path):
+def test_model_with_descriptor_columns_is_trained_predicted_and_explained(gattn, tmp_path):
     data, run = tmp_path / "data.csv", tmp_path / "run"
     data.write_text(TABLE + "CCCCO,warm,7,1.0\nCCCCN,,7,1.0\n")
     code, out = gattn("train", data, "--target", "y", "--out", run, *COLUMNS, *GP)
@@ -41,7 +41,7 @@ def test_descriptor_columns_are_trained_predicted_and_explained(gattn, tmp_path)
     assert read_rows(why / "atoms.csv")
 
 
-def test_prediction_needs_columns_without_effect(gattn, tmp_path):
+def test_prediction_without_a_descriptor_column_exits_with_an_error(gattn, tmp_path):
     header, *lines = TABLE.splitlines()
     data, run, new = tmp_path / "data.csv", tmp_path / "run", tmp_path / "new.csv"
     data.write_text("\n".join([f"{header},D,E", *(f"{line},,5" for line in lines)]))

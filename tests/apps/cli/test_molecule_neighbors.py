@@ -27,7 +27,7 @@ def run(gattn, data):
     return run
 
 
-def test_predictions_have_their_nearest_measured_molecules(gattn, run, tmp_path):
+def test_predict_writes_the_nearest_training_molecules_of_each_row(gattn, run, tmp_path):
     new, out = tmp_path / "new.csv", tmp_path / "p.csv"
     new.write_text(NEW)
     code, text = gattn("predict", run, new, "--out", out, "--neighbors", 2, "--coverage", 0.8)

@@ -26,7 +26,7 @@ break"
 '''
 
 
-def test_every_input_row_has_an_output_row(folder, tmp_path, gattn):
+def test_predict_writes_one_output_row_for_each_input_row(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text(HARD, encoding="latin-1")
     code, output = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--coverage", 0.5,
                        "--out", tmp_path / "out.csv", "--workers", 1)  # fmt: skip
@@ -52,7 +52,7 @@ def test_every_input_row_has_an_output_row(folder, tmp_path, gattn):
         assert float(numbers[5]) == model.predict_percentile([row["smiles"]])
 
 
-def test_a_table_without_rows_gives_no_rows_and_a_note(folder, tmp_path, gattn):
+def test_predict_for_a_table_without_rows_writes_no_rows_and_a_note(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles\n")
     out = tmp_path / "out.csv"
     code, output = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--out", out)
@@ -61,7 +61,7 @@ def test_a_table_without_rows_gives_no_rows_and_a_note(folder, tmp_path, gattn):
     assert read_rows(out) == []
 
 
-def test_evaluation_leaves_out_training_molecules(folder, tmp_path, gattn):
+def test_evaluate_leaves_out_molecules_of_the_training_set(folder, tmp_path, gattn):
     out = tmp_path / "evaluation"
     code, output = gattn("evaluate", folder / "numbers", folder / "data.csv", "--out", out)
     assert code == 0, output
@@ -85,7 +85,7 @@ def test_evaluation_leaves_out_training_molecules(folder, tmp_path, gattn):
     assert "name the column of labels with --target" in output
 
 
-def test_explanations_are_written_as_tables_and_pictures(folder, tmp_path, gattn):
+def test_explain_writes_tables_and_pictures_of_molecules(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles,Name\nCCCO,propanol\nbad(,\nCN,\n")
     table, out = ["explain", folder / "numbers", tmp_path / "in.csv", "--out"], tmp_path / "why"
     code, output = gattn(*table, out)
@@ -106,7 +106,7 @@ def test_explanations_are_written_as_tables_and_pictures(folder, tmp_path, gattn
     assert (code, "exists already" in output) == (2, True)
 
 
-def test_explanations_of_a_logarithm_name_their_scale(tmp_path, gattn):
+def test_explanation_of_a_log10_model_states_the_logarithmic_scale(tmp_path, gattn):
     data, new, out = tmp_path / "data.csv", tmp_path / "new.csv", tmp_path / "why"
     rows = [
         (f"{'C' * n}{e}", 10 ** (0.1 * n + i)) for n in range(1, 31) for i, e in enumerate("ON")
@@ -134,7 +134,7 @@ def test_explanations_of_a_logarithm_name_their_scale(tmp_path, gattn):
     assert "contribution to log10(IC50)" in page
 
 
-def test_a_test_part_of_another_kind_is_named_in_terminal_and_report(tmp_path, gattn):
+def test_low_coverage_on_other_test_molecules_has_a_note_in_the_report(tmp_path, gattn):
     data = tmp_path / "data.csv"
     parts = ["train", "val", "train", "train"]
     rows = [f"{'C' * n}{e},{0.1 * n},{parts[n % 4]}" for n in range(1, 41) for e in "ON"]
@@ -155,7 +155,7 @@ def test_a_test_part_of_another_kind_is_named_in_terminal_and_report(tmp_path, g
     assert missed in output
 
 
-def test_neighbours_of_a_model_without_its_training_molecules_are_refused(tmp_path, gattn):
+def test_neighbors_of_a_model_without_training_molecules_raise_error(tmp_path, gattn):
     data = tmp_path / "new.csv"
     data.write_text("smiles\nCCO\n")
     code, output = gattn("predict", "bbb", data, "--out", tmp_path / "out.csv", "--neighbors", 1)

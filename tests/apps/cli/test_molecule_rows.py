@@ -30,7 +30,7 @@ def data(tmp_path):
     return path
 
 
-def test_rows_of_two_molecules_are_trained_predicted_and_evaluated(gattn, tmp_path, data):
+def test_model_of_two_molecules_per_row_is_trained_and_evaluated(gattn, tmp_path, data):
     run = tmp_path / "run"
     code, out = gattn("train", data, "--target", "y", "--out", run, *COLUMNS, *GP)
     assert code == 0, out
@@ -73,7 +73,7 @@ def test_rows_of_two_molecules_are_trained_predicted_and_evaluated(gattn, tmp_pa
     assert (best["solvent"], best["solute"]) == ("O", "CCCCCCCCCCO")
 
 
-def test_a_split_by_solvent_has_no_solvent_in_two_parts(gattn, tmp_path, data):
+def test_split_by_solvent_has_no_solvent_in_training_and_test(gattn, tmp_path, data):
     run = tmp_path / "run"
     split = ["--split", "molecule:solvent"]
     assert gattn("train", data, "--target", "y", "--out", run, *COLUMNS, *split, *GP)[0] == 0
@@ -90,7 +90,7 @@ def test_a_split_by_solvent_has_no_solvent_in_two_parts(gattn, tmp_path, data):
     assert "split molecule:y must name a column of SMILES" in out
 
 
-def test_reactions_are_trained_predicted_and_not_explained(gattn, tmp_path):
+def test_reactions_are_trained_and_predicted_but_explain_raises_error(gattn, tmp_path):
     data, run = tmp_path / "data.csv", tmp_path / "run"
     table = "rxn,y\n" + "".join(f"{text},{y}\n" for text, y in REACTIONS)
     data.write_text(table + "C>>C,1\nCCO,2\n")
@@ -115,7 +115,7 @@ def test_reactions_are_trained_predicted_and_not_explained(gattn, tmp_path):
     assert "this model reads reactions" in out
 
 
-def test_the_report_of_reactions_with_classes_lists_the_largest_errors(gattn, tmp_path):
+def test_report_of_reaction_classes_lists_the_largest_errors(gattn, tmp_path):
     data, run = tmp_path / "data.csv", tmp_path / "run"
     rows = (f"{text},{'odd' if i % 2 else 'even'}\n" for i, (text, _) in enumerate(REACTIONS))
     data.write_text("rxn,y\n" + "".join(rows))

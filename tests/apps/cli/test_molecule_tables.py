@@ -42,7 +42,7 @@ def _table(header, *columns, separator=","):
     return "\n".join(separator.join(map(str, row)) for row in rows) + "\n"
 
 
-def test_rows_that_do_not_fit_the_header_are_counted(train):
+def test_rows_with_a_wrong_number_of_cells_are_counted_in_the_error(train):
     text = _table("smiles,y", [f"{n},note" if n % 5 == 0 else n for n in range(60)])
     code, output, _ = train(text, "--target", "y")
     assert code == 2
@@ -52,7 +52,7 @@ def test_rows_that_do_not_fit_the_header_are_counted(train):
     assert _metrics(folder)["molecules"]["left_out"] == 12
 
 
-def test_a_text_in_a_target_leaves_out_only_its_cell(train):
+def test_text_in_a_target_column_leaves_out_only_its_label(train):
     b = ["see note" if n % 4 == 0 else -n for n in range(60)]
     text = _table("smiles,a,b", [n / 10 for n in range(60)], b)
     code, output, folder = train(text, "--target", "a", "--target", "b")
@@ -69,7 +69,7 @@ def test_a_text_in_a_target_leaves_out_only_its_cell(train):
     assert "15 labels left out" in (folder / "report.html").read_text()
 
 
-def test_a_decimal_comma_is_read_with_the_option_of_its_message(train):
+def test_decimal_comma_is_read_with_the_option_that_the_error_suggests(train):
     text = _table("smiles,y", [f'"1.{n:03},5"' for n in range(60)])
     equal = "decimal and thousands must be different signs"
     for options, message in (([], "use --decimal ,"), (["--thousands", "."], equal)):
@@ -88,7 +88,7 @@ def test_a_decimal_comma_is_read_with_the_option_of_its_message(train):
     assert code == 0, output
 
 
-def test_a_part_without_labels_of_a_target_is_named(train):
+def test_output_names_targets_without_labels_in_a_split(train):
     b = ["" if part == "test" else n for n, part in enumerate(PARTS)]
     c = [n if part == "train" or n in (41, 42, 55, 56) else "" for n, part in enumerate(PARTS)]
     text = _table("smiles,a,b,c,split", range(60), b, c, PARTS)
@@ -104,7 +104,7 @@ def test_a_part_without_labels_of_a_target_is_named(train):
     assert [labels["c"][part] for part in ("train", "val", "test")] == [40, 2, 2]
 
 
-def test_a_class_that_a_part_lacks_is_named(train):
+def test_output_names_a_class_that_is_missing_in_a_split(train):
     kind = ["idle" if part == "test" or n % 2 else "active" for n, part in enumerate(PARTS)]
     code, output, folder = train(
         _table("smiles,kind,split", kind, PARTS), "--target", "kind", "--split", "column:split"
@@ -121,7 +121,7 @@ def test_a_class_that_a_part_lacks_is_named(train):
     assert "only class 'idle' and no label of class 'active' of 'kind': choose another" in output
 
 
-def test_a_target_with_one_class_in_the_training_part_is_left_out(train):
+def test_target_with_one_class_in_the_training_set_is_left_out(train):
     a = ["idle" if n % 2 else "active" for n in range(60)]
     b = ["idle" if part == "train" or n % 2 else "active" for n, part in enumerate(PARTS)]
     code, output, folder = train(
@@ -134,7 +134,7 @@ def test_a_target_with_one_class_in_the_training_part_is_left_out(train):
     assert list(_metrics(folder)["labels"]) == ["a"]
 
 
-def test_train_and_predict_read_every_format_and_find_the_column_of_smiles(
+def test_train_and_predict_read_each_format_and_detect_the_smiles_column(
     tmp_path, gattn, monkeypatch
 ):
     table = pd.DataFrame(ROWS, columns=["Canonical_SMILES", "y", "kind"])
@@ -164,7 +164,7 @@ def test_train_and_predict_read_every_format_and_find_the_column_of_smiles(
         assert output.startswith(f"gattn: the standard input {message}")
 
 
-def test_errors_of_unreadable_labels_and_of_names_in_another_case_have_a_remedy(train):
+def test_errors_about_percent_labels_and_column_case_have_a_remedy(train):
     percents = [f"{n}%" for n in range(60)]
     code, error, _ = train(_table("smiles,y", percents), "--target", "y")
     assert code == 2

@@ -11,7 +11,7 @@ from gattn.apps.molecules.runs.config import RunSettings
 from tests.apps.cli.molecule_table import GP, ROWS, TABLE, read_rows
 
 
-def test_a_run_contains_its_files_plots_and_left_out_rows(folder):
+def test_train_writes_model_files_plots_and_rows_that_are_left_out(folder):
     names = {path.name for path in (folder / "numbers").iterdir()}
     assert names == {
         "config.toml", "splits.json", "weights.safetensors", "model.json", "metrics.json",
@@ -32,7 +32,7 @@ def test_a_run_contains_its_files_plots_and_left_out_rows(folder):
     assert left_out[1]["reason"] == "y must be a number or empty; it is 'high'"
 
 
-def test_the_config_of_a_run_is_read_and_options_override_it(folder, tmp_path, gattn):
+def test_options_of_train_override_the_settings_of_its_config_file(folder, tmp_path, gattn):
     config = folder / "numbers" / "config.toml"
     settings = read_toml(RunSettings, config)
     assert settings.target == ("y",)
@@ -44,7 +44,7 @@ def test_the_config_of_a_run_is_read_and_options_override_it(folder, tmp_path, g
     assert again.data == settings.data
 
 
-def test_a_finished_run_is_not_repeated_and_not_overwritten(folder, gattn):
+def test_train_neither_repeats_nor_overwrites_a_finished_run(folder, gattn):
     before = (folder / "classes" / "model.json").read_bytes()
     same = ["train", folder / "data.csv", "--target", "kind", "--out", folder / "classes", *GP]
     code, output = gattn(*same)
@@ -58,7 +58,7 @@ def test_a_finished_run_is_not_repeated_and_not_overwritten(folder, gattn):
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "model.json", "metrics.json"])
-def test_a_truncated_file_of_a_run_is_an_error_with_a_remedy(folder, tmp_path, gattn, name):
+def test_truncated_file_of_a_run_gives_one_error_with_a_remedy(folder, tmp_path, gattn, name):
     (tmp_path / "in.csv").write_text("smiles\nC\n")
     content = (folder / "classes" / name).read_bytes()
     run = shutil.copytree(folder / "classes", tmp_path / "run")
@@ -74,7 +74,7 @@ def test_a_truncated_file_of_a_run_is_an_error_with_a_remedy(folder, tmp_path, g
         assert ("remove it" if name == "metrics.json" else "copy the run again") in output
 
 
-def test_changed_data_under_the_same_name_are_refused(tmp_path, gattn):
+def test_training_again_with_changed_data_exits_with_an_error(tmp_path, gattn):
     data = tmp_path / "data.csv"
     data.write_text(TABLE)
     run = ["train", data, "--target", "y", "--out", tmp_path / "run", *GP]
@@ -85,7 +85,7 @@ def test_changed_data_under_the_same_name_are_refused(tmp_path, gattn):
     assert "with another content of" in output
 
 
-def test_splits_by_a_column_and_by_a_file(folder, tmp_path, gattn):
+def test_split_from_a_column_equals_the_split_from_its_splits_file(folder, tmp_path, gattn):
     parts = ["train"] * 64 + ["Valid"] * 8 + ["TEST"] * 8
     lines = TABLE.splitlines()
     named = "\n".join(f"{line},{part}" for line, part in zip(lines, ["part", *parts]))
@@ -126,7 +126,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_table_that_cannot_be_trained_on_is_one_error(case, tmp_path, gattn):
+def test_invalid_training_table_exits_with_one_line_of_error(case, tmp_path, gattn):
     content, options, message = REFUSED[case]
     data = tmp_path / "data.csv"
     data.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -141,7 +141,7 @@ def test_a_table_that_cannot_be_trained_on_is_one_error(case, tmp_path, gattn):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_path_that_cannot_be_written_is_an_error_and_stays_unchanged(folder, tmp_path, gattn):
+def test_output_path_that_is_not_writable_gives_an_error_and_is_unchanged(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles\nC\n")
     (tmp_path / "there").write_text("mine")
     for arguments in (

@@ -67,7 +67,7 @@ def _rows(path):
         return list(csv.DictReader(file))
 
 
-def test_a_run_contains_its_files_plots_and_left_out_edges(folder):
+def test_train_on_nodes_writes_plots_splits_and_edges_that_are_left_out(folder):
     plots = {path.stem for path in (folder / "classes" / "plots").iterdir()}
     assert {"roc", "calibration", "learning-curve", "network"} <= plots
     spread = json.loads((folder / "classes" / "metrics.json").read_text())["runs"]["test"]
@@ -81,7 +81,7 @@ def test_a_run_contains_its_files_plots_and_left_out_edges(folder):
     assert parts["test"] == list(range(3, 60, 4))
 
 
-def test_every_node_is_predicted_and_the_label_and_part_are_no_features(folder):
+def test_train_predicts_every_node_and_excludes_label_and_split_from_features(folder):
     rows = _rows(folder / "classes" / "predictions.csv")
     assert len(rows) == 60
     assert sum(row["part"] == "unlabelled" for row in rows) == 6
@@ -92,7 +92,7 @@ def test_every_node_is_predicted_and_the_label_and_part_are_no_features(folder):
     assert names == {"about", "size", "score"}
 
 
-def test_a_metric_that_is_undefined_has_a_reason_in_all_outputs(folder, gattn, tmp_path):
+def test_undefined_metric_of_nodes_has_its_reason_in_all_outputs(folder, gattn, tmp_path):
     """The test part has no node of one class."""
     table = pd.read_csv(folder / "nodes.csv")
     table["part"] = ["test" if node < 9 else ("train", "val")[node % 2] for node in range(60)]
@@ -109,7 +109,7 @@ def test_a_metric_that_is_undefined_has_a_reason_in_all_outputs(folder, gattn, t
     assert "ROC-AUC of the test part: undefined for all 2 classes" in page
 
 
-def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path, monkeypatch):
+def test_predict_and_embed_read_a_new_graph_from_file_or_pipe(folder, gattn, tmp_path, monkeypatch):
     (tmp_path / "nodes.csv").write_text("size,id,about,score\n0,a,left wing,1\n1,b,right,6\n")
     (tmp_path / "edges.csv").write_text("from,to\na,b\n")
     graph = [tmp_path / "edges.csv", "--nodes", tmp_path / "nodes.csv"]
@@ -133,7 +133,7 @@ def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path, monkey
     assert list(pd.read_parquet(tmp_path / "e.parquet").columns)[:2] == ["node", "e0"]
 
 
-def test_invalid_label_split_or_task_of_a_graph_is_an_error(folder, gattn, tmp_path):
+def test_invalid_label_split_or_task_of_nodes_exits_with_an_error(folder, gattn, tmp_path):
     tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--out", tmp_path / "run"]
     for options, message in (
         ([], "labels are required: y, or the name of an attribute (label, --label) among 'about'"),
@@ -153,7 +153,7 @@ def test_invalid_label_split_or_task_of_a_graph_is_an_error(folder, gattn, tmp_p
     assert "of the 4 labelled nodes into the test part: label more nodes" in output
 
 
-def test_masks_decimal_commas_and_gaps_of_a_table_have_notes(gattn, tmp_path):
+def test_notes_describe_masks_decimal_commas_and_missing_values_of_nodes(gattn, tmp_path):
     names = [f"n{node}" for node in range(60)]
     edges = pd.DataFrame({"a": names, "b": names[2:] + names[:2]})
     edges.to_csv(tmp_path / "edges.csv")  # pandas also writes the index of the table as a column
@@ -190,7 +190,7 @@ def test_masks_decimal_commas_and_gaps_of_a_table_have_notes(gattn, tmp_path):
     assert [row["prediction"] for row in predictions] == [row["prediction"] for row in rows]
 
 
-def test_explain_writes_tables_and_a_picture(folder, gattn, tmp_path):
+def test_explain_of_a_node_writes_tables_and_a_picture(folder, gattn, tmp_path):
     tables, out = [folder / "edges.csv", "n3", "--nodes", folder / "nodes.csv"], tmp_path / "why"
     explain = ["explain", folder / "classes"]
     code, output = gattn(*explain, *tables, "--out", out, "--neighbors", 2)
@@ -234,7 +234,7 @@ MISSING_RUN = "norun does not exist; expected the folder of a trained model"
         ("links predict norun GRAPH --out OUT", MISSING_RUN),
     ],
 )
-def test_a_missing_file_is_an_error_before_torch_is_imported(
+def test_missing_file_gives_an_error_before_torch_is_imported(
     monkeypatch, capsys, tmp_path, command, message
 ):
     monkeypatch.chdir(tmp_path)
@@ -262,7 +262,7 @@ def _train_typed(folder):
     train("nodes", "train", *tables, "--label", "topic", "--out", folder / "run", *NETWORK)
 
 
-def test_several_tables_of_nodes_are_trained_and_predicted(gattn, typed, tmp_path):
+def test_model_of_several_node_tables_is_trained_and_predicted(gattn, typed, tmp_path):
     folder, tables = typed
     config = read_toml(NodeRunSettings, folder / "run" / "config.toml")
     assert config.data == ""
@@ -283,7 +283,7 @@ def test_several_tables_of_nodes_are_trained_and_predicted(gattn, typed, tmp_pat
         (("predict", "RUN", "edges.csv"), "predict expects RUN GRAPH, or RUN with --nodes and"),
     ],
 )
-def test_options_that_contradict_several_tables_are_errors(
+def test_options_that_contradict_several_node_tables_raise_error(
     gattn, typed, tmp_path, command, message
 ):
     folder, tables = typed
@@ -293,7 +293,7 @@ def test_options_that_contradict_several_tables_are_errors(
     assert message in err
 
 
-def test_a_model_of_several_tables_needs_them_to_predict(gattn, folder, typed, tmp_path):
+def test_predict_with_tables_that_do_not_fit_the_model_is_an_error(gattn, folder, typed, tmp_path):
     run, tables = typed
     edges, nodes = folder / "edges.csv", folder / "nodes.csv"
     out = ["--out", tmp_path / "out.csv"]

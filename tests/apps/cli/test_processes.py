@@ -25,7 +25,7 @@ def numbers(table):
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_metrics_of_one(tmp_path, monkeypatch):
+def test_training_in_two_processes_gives_the_metrics_of_one_process(tmp_path, monkeypatch):
     leave_blank(monkeypatch)
     data = tmp_path / "data.csv"
     rows = (f"{'C' * n}{end},{0.5 * n + i}\n" for n in range(1, 41) for i, end in enumerate("ON"))
@@ -50,7 +50,7 @@ def test_two_processes_give_the_metrics_of_one(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("command", [("nodes", "train", "a"), ("links", "train", "a")])
-def test_a_command_on_networks_refuses_several_processes(command, tmp_path, monkeypatch, capsys):
+def test_training_on_networks_under_torchrun_is_an_error(command, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert run_command(monkeypatch, *command, "--out", tmp_path / "out") == 2
     assert "runs in one process, but torchrun started 2" in capsys.readouterr().err

@@ -64,7 +64,7 @@ def whole(folder, inputs, tmp_path_factory):
     return out
 
 
-def test_each_row_of_each_file_is_predicted_as_in_a_table(folder, inputs, whole, tmp_path, gattn):
+def test_screening_of_files_equals_prediction_of_one_table(folder, inputs, whole, tmp_path, gattn):
     rows, table = shard_rows(whole), tmp_path / "all.csv"
     assert len(rows) == 431
     assert list(rows[0])[:4] == ["input", "row", "smiles", "name"]
@@ -84,7 +84,7 @@ def test_each_row_of_each_file_is_predicted_as_in_a_table(folder, inputs, whole,
             assert numbers[0] == pytest.approx(numbers[1], rel=1e-4, nan_ok=True)
 
 
-def test_several_jobs_write_the_same_files_as_one(folder, inputs, whole, tmp_path, gattn):
+def test_screening_by_two_jobs_writes_the_files_of_one_job(folder, inputs, whole, tmp_path, gattn):
     out = tmp_path / "out"
     for job, message in (("1/2", "5 shards of other jobs are not finished"), ("0/2", "431 rows")):
         code, output = gattn(
@@ -95,7 +95,7 @@ def test_several_jobs_write_the_same_files_as_one(folder, inputs, whole, tmp_pat
     assert files(out) == files(whole)
 
 
-def test_finished_shards_are_skipped_and_damaged_ones_are_repeated(folder, inputs, whole, tmp_path,
+def test_screening_repeats_only_damaged_or_missing_shards(folder, inputs, whole, tmp_path,
                                                                    gattn):  # fmt: skip
     out = tmp_path / "out"
     shutil.copytree(whole, out)
@@ -112,7 +112,7 @@ def test_finished_shards_are_skipped_and_damaged_ones_are_repeated(folder, input
     assert changed == {"000001.csv", "000001.json", "000002.csv"}
 
 
-def test_top_and_where_select_the_rows(folder, inputs, whole, tmp_path, gattn):
+def test_top_and_where_select_rows_of_a_screening(folder, inputs, whole, tmp_path, gattn):
     out = tmp_path / "out"
     code, output = gattn("predict", folder / "numbers", inputs, "--out", out, *FAST, "--top", 7,
                          "--where", "similarity > 0.3 and not prediction < 3",
@@ -129,7 +129,7 @@ def test_top_and_where_select_the_rows(folder, inputs, whole, tmp_path, gattn):
     assert "7 written" in output
 
 
-def test_top_ranks_classes_by_their_probability(folder, inputs, tmp_path, gattn):
+def test_top_ranks_rows_of_a_class_by_its_probability(folder, inputs, tmp_path, gattn):
     out = tmp_path / "out"
     code, output = gattn("predict", folder / "classes", inputs / "a.csv", "--out", out, *FAST,
                          "--top", 5, "--keep", "extra",
@@ -142,7 +142,7 @@ def test_top_ranks_classes_by_their_probability(folder, inputs, tmp_path, gattn)
     assert list(rows[0])[:5] == ["input", "row", "smiles", "extra", "prediction"]
 
 
-def test_shards_of_other_settings_models_or_inputs_are_refused(
+def test_screening_into_shards_of_other_settings_or_inputs_raises_error(
     folder, inputs, whole, tmp_path, gattn
 ):
     copy = tmp_path / "in"
@@ -174,7 +174,7 @@ def test_shards_of_other_settings_models_or_inputs_are_refused(
     assert f"the input {copy / 'a.csv'} is different" in output
 
 
-def test_bad_settings_are_refused(folder, inputs, tmp_path, gattn):
+def test_invalid_options_of_a_screening_exit_with_an_error(folder, inputs, tmp_path, gattn):
     for arguments, message in (
         (["--where", "activity > 7"], "where: no column 'activity'; the columns are input, row"),
         (["--where", "prediction"], "where: must be a condition"),
@@ -192,7 +192,7 @@ def test_bad_settings_are_refused(folder, inputs, tmp_path, gattn):
         assert not (tmp_path / "o").exists()
 
 
-def test_files_that_are_no_screening_are_not_overwritten(folder, inputs, tmp_path, gattn):
+def test_screening_does_not_overwrite_a_folder_with_other_files(folder, inputs, tmp_path, gattn):
     (tmp_path / "note.txt").write_text("mine")
     code, output = gattn("predict", folder / "numbers", inputs, "--out", tmp_path, *FAST)
     assert (code, f"{tmp_path} is not empty and has no manifest.json" in output) == (2, True)
@@ -206,7 +206,7 @@ def test_files_that_are_no_screening_are_not_overwritten(folder, inputs, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["out.xlsx", "out.json", "out.csv.bz2", "out.parquet.gz"])
-def test_folder_with_the_ending_of_another_file_is_refused(folder, inputs, tmp_path, gattn, name):
+def test_folder_named_like_a_file_requires_a_final_slash(folder, inputs, tmp_path, gattn, name):
     call = ("predict", folder / "numbers", inputs / "d.parquet", *FAST, "--out")
     code, output = gattn(*call, tmp_path / name)
     assert (code, f"{name}/ instead of" in output) == (2, True)
@@ -215,7 +215,7 @@ def test_folder_with_the_ending_of_another_file_is_refused(folder, inputs, tmp_p
     assert (tmp_path / name / "manifest.json").exists()
 
 
-def test_after_kills_and_a_full_disk_the_files_are_the_same(folder, inputs, tmp_path):
+def test_screening_after_kills_and_a_full_disk_writes_the_same_files(folder, inputs, tmp_path):
     script = ROOT / "tests/apps/molecules/screening/killed.py"
     # Five shards of two formats are enough, because the script screens them about forty times.
     few = tmp_path / "in"
@@ -233,7 +233,7 @@ def test_after_kills_and_a_full_disk_the_files_are_the_same(folder, inputs, tmp_
 
 
 @pytest.mark.slow
-def test_the_engine_ray_writes_the_same_files(folder, inputs, whole, tmp_path, gattn):
+def test_screening_with_ray_writes_files_of_the_local_job(folder, inputs, whole, tmp_path, gattn):
     pytest.importorskip("ray")
     out = tmp_path / "out"
     options = ["--workers", 2, "--rows-per-shard", 50, "--engine", "ray"]

@@ -88,7 +88,7 @@ def predict_words(tmp_path):
 
 @pytest.mark.parametrize("number", CODES)
 @pytest.mark.parametrize("error", [None, RuntimeError("no such lock"), KeyError("state")])
-def test_the_exit_code_of_a_signal_is_that_of_the_shell_even_if_cleanup_fails(
+def test_exit_code_after_a_signal_is_that_of_the_shell_even_if_cleanup_fails(
     monkeypatch, capsys, predict_words, number, error
 ):
     """The signal is sent while the command reads a table."""
@@ -132,9 +132,7 @@ finally:
 
 @pytest.mark.parametrize("number", CODES)
 @pytest.mark.parametrize("imported", [LOSING, CLEANING], ids=["losing", "cleaning"])
-def test_a_signal_during_an_import_ends_the_command(
-    monkeypatch, capsys, tmp_path, number, imported
-):
+def test_signal_during_an_import_ends_the_command(monkeypatch, capsys, tmp_path, number, imported):
     """The next import raises the lost exception again; imports of cleanup are not interrupted."""
     reached = []
 
@@ -160,9 +158,7 @@ def test_a_signal_during_an_import_ends_the_command(
         sys.modules.pop(name, None)
 
 
-def test_an_import_error_after_a_lost_signal_is_reported_as_the_signal(
-    monkeypatch, capsys, tmp_path
-):
+def test_import_error_caused_by_a_signal_is_reported_as_the_signal(monkeypatch, capsys, tmp_path):
     """Without its exception, torch reports that NumPy is missing."""
 
     def command(**options):
@@ -176,7 +172,7 @@ def test_an_import_error_after_a_lost_signal_is_reported_as_the_signal(
     assert capsys.readouterr().err == "gattn: interrupted\n"
 
 
-def test_an_ignored_interrupt_stays_ignored(monkeypatch):
+def test_interrupt_signal_that_the_shell_ignores_stays_ignored(monkeypatch):
     """A shell script starts jobs in the background with SIGINT ignored."""
 
     def command(**options):
@@ -201,7 +197,7 @@ def test_an_ignored_interrupt_stays_ignored(monkeypatch):
         ("network", signal.SIGTERM, "checkpoint.pt"),
     ],
 )
-def test_a_signal_to_the_main_process_ends_all_processes(tmp_path, command, number, begun):
+def test_signal_to_the_main_process_ends_all_worker_processes(tmp_path, command, number, begun):
     stderr = tmp_path / "stderr.txt"
     with stderr.open("w") as file:
         process = subprocess.Popen(

@@ -5,7 +5,7 @@ from rich.console import Console
 from gattn.apps.cli import console
 
 
-def test_predictions_of_smiles_arguments_are_printed(gattn, tmp_path, monkeypatch):
+def test_predict_prints_predictions_for_smiles_arguments(gattn, tmp_path, monkeypatch):
     monkeypatch.setattr(console, "RESULTS", Console(width=200, soft_wrap=True))
     code, out = gattn("predict", "bbb", "CC(=O)Oc1ccccc1C(=O)O", "CCO")
     assert code == 0, out
@@ -20,7 +20,7 @@ def test_predictions_of_smiles_arguments_are_printed(gattn, tmp_path, monkeypatc
     assert "and 10 more rows" in out
 
 
-def test_argument_that_is_neither_file_nor_smiles_is_an_error(gattn, tmp_path):
+def test_argument_that_is_neither_file_nor_smiles_exits_with_an_error(gattn, tmp_path):
     table = tmp_path / "new.csv"
     table.write_text("smiles\nCCO\n")
     for arguments, message in (
