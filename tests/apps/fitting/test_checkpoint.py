@@ -43,7 +43,7 @@ def test_loaded_checkpoint_equals_the_saved_one(tmp_path) -> None:
 @pytest.mark.parametrize(
     "value", [nn.Linear(1, 1), collections.namedtuple, test_loaded_checkpoint_equals_the_saved_one]
 )
-def test_checkpoint_with_other_objects_is_refused(tmp_path, value) -> None:
+def test_checkpoint_with_an_unsupported_object_raises_error(tmp_path, value) -> None:
     with pytest.raises(TypeError, match="a checkpoint cannot contain "):
         save_checkpoint(tmp_path / "c.pt", {"a": {"b": value}})
     assert list(tmp_path.iterdir()) == []
@@ -66,7 +66,7 @@ def write_sealed(path, value) -> None:
     path.write_bytes(hashlib.sha256(buffer.getvalue()).digest() + buffer.getvalue())
 
 
-def test_other_files_are_refused_and_never_executed(tmp_path) -> None:
+def test_damaged_or_pickled_checkpoint_raises_error_and_executes_no_code(tmp_path) -> None:
     path, created = tmp_path / "c.pt", tmp_path / "created"
     pickled = pickle.dumps({"a": Payload(created)})
     for content in (b"", b"[", b"PK\x03\x04", b"\x80\x02}q\x00.", pickled, bytes(200), b"names\n"):
@@ -84,7 +84,7 @@ def test_other_files_are_refused_and_never_executed(tmp_path) -> None:
         load_checkpoint(tmp_path / "absent.pt")
 
 
-def test_a_changed_bit_of_a_checkpoint_is_an_error(tmp_path) -> None:
+def test_checkpoint_with_one_changed_bit_raises_error(tmp_path) -> None:
     path = tmp_path / "c.pt"
     save_checkpoint(path, {"weights": torch.zeros(1000), "epoch": 2})
     content = path.read_bytes()

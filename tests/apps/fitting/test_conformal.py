@@ -22,7 +22,7 @@ def draws(seed: int, rows: int, targets: int = DRAWS) -> tuple[torch.Tensor, ...
 
 @pytest.mark.parametrize("rows", [10, 19, 64])
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9])
-def test_intervals_have_the_requested_coverage(rows, coverage) -> None:
+def test_calibrated_intervals_have_the_requested_coverage(rows, coverage) -> None:
     """Each target is a random draw of a calibration part and of a new row. Half of the targets have
     missing labels.
     """
@@ -37,7 +37,7 @@ def test_intervals_have_the_requested_coverage(rows, coverage) -> None:
 
 
 @pytest.mark.parametrize("coverage", [0.7, 0.9])
-def test_sets_have_the_requested_coverage_for_a_rare_class(coverage) -> None:
+def test_label_sets_have_the_requested_coverage_for_a_rare_class(coverage) -> None:
     """The new row is of class 0 in the first half of the draws, and of class 1 in the second."""
     y = torch.zeros(81, 2 * DRAWS, dtype=torch.float64)
     y[:15], y[-1, DRAWS:] = 1, 1
@@ -52,7 +52,7 @@ def test_sets_have_the_requested_coverage_for_a_rare_class(coverage) -> None:
         assert coverage - noise <= share <= coverage + 1 / (rows + 1) + noise
 
 
-def test_quantile_has_the_rank_for_a_finite_sample() -> None:
+def test_conformal_quantile_has_the_rank_for_a_finite_sample() -> None:
     scores = [float(i) for i in range(1, 101)]
     assert quantile(scores[:9], 0.9) == 9.0  # The rank is ⌈10 · 0.9⌉ = 9.
     assert quantile(scores[:8], 0.9) == math.inf
@@ -68,7 +68,7 @@ def test_quantile_has_the_rank_for_a_finite_sample() -> None:
             assert quantile(range(1, n + 1), percent / 100) == expected
 
 
-def test_calibration_of_wrong_values_is_an_error() -> None:
+def test_invalid_std_coverage_or_classes_of_a_calibrator_raise_error() -> None:
     one, nan = torch.ones(3, 1), torch.full((3, 1), math.nan)
     for bad in (torch.zeros(3, 1), nan, -one):
         with pytest.raises(ValueError, match="std that is not positive"):

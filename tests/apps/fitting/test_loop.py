@@ -15,7 +15,7 @@ from gattn.apps.fitting.loop import LoopSettings, TrainingError, fit_network
 SETTINGS = LoopSettings(epochs=4, batch_size=32, learning_rate=0.03, average=0.5)
 
 
-def test_training_equals_a_loop_of_plain_torch(toy) -> None:
+def test_training_loop_equals_the_same_epochs_in_plain_pytorch(toy) -> None:
     """The result equals the result of the same epochs in plain PyTorch, with the items in the same
     order and with the same weights.
     """
@@ -57,7 +57,7 @@ def test_training_equals_a_loop_of_plain_torch(toy) -> None:
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
-def test_network_has_the_weights_of_the_best_epoch(toy) -> None:
+def test_network_after_training_has_the_weights_of_the_best_epoch(toy) -> None:
     network = toy.network()
     settings = dataclasses.replace(SETTINGS, epochs=20, learning_rate=0.3, average=0.0, patience=4)
     history = fit_network(network, toy.squared, toy.train, toy.val, settings)
@@ -70,7 +70,7 @@ def test_network_has_the_weights_of_the_best_epoch(toy) -> None:
     assert not network.training
 
 
-def test_training_changes_no_global_state(toy, tmp_path, monkeypatch, capfd, caplog) -> None:
+def test_training_does_not_change_global_state(toy, tmp_path, monkeypatch, capfd, caplog) -> None:
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(5)
     expected = torch.rand(3)
@@ -86,7 +86,7 @@ def test_training_changes_no_global_state(toy, tmp_path, monkeypatch, capfd, cap
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_result_depends_on_the_seed_only(toy) -> None:
+def test_weights_after_training_depend_only_on_the_seed(toy) -> None:
     def trained(seed):
         network = toy.network()
         settings = dataclasses.replace(SETTINGS, epochs=1, seed=seed)
@@ -98,7 +98,7 @@ def test_result_depends_on_the_seed_only(toy) -> None:
 
 
 @pytest.mark.parametrize(("precision", "apart"), [("bf16-mixed", 0.05), ("64", 1e-4)])
-def test_other_precisions_have_about_the_same_loss(toy, precision, apart) -> None:
+def test_training_in_other_precisions_has_about_the_same_loss(toy, precision, apart) -> None:
     def last(precision):
         settings, network = dataclasses.replace(SETTINGS, precision=precision), toy.network(0.0)
         history = fit_network(network, toy.squared, toy.train, toy.val, settings)
@@ -110,7 +110,7 @@ def test_other_precisions_have_about_the_same_loss(toy, precision, apart) -> Non
     assert loss != expected
 
 
-def test_training_that_is_not_possible_is_an_error(toy) -> None:
+def test_training_on_empty_or_infinite_labels_raises_error(toy) -> None:
     blank, wild = toy.points(40, 1), toy.points(40, 1)
     blank.y.fill_(float("nan"))
     wild.y[0, 0] = float("inf")
@@ -128,7 +128,7 @@ def test_training_that_is_not_possible_is_an_error(toy) -> None:
             )
 
 
-def test_missing_gpu_is_an_error(toy, monkeypatch) -> None:
+def test_training_on_a_missing_gpu_raises_error(toy, monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     settings = dataclasses.replace(SETTINGS, accelerator="gpu")

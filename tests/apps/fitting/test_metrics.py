@@ -57,7 +57,7 @@ def test_regression_metrics_equal_those_of_scikit_learn_at_any_scale(
 
 
 @pytest.mark.parametrize("power", [-1000, -40, 0, 40, 1000])
-def test_r2_has_the_same_bits_in_every_unit(power) -> None:
+def test_r2_has_the_same_bits_for_labels_in_any_unit(power) -> None:
     """Scaling by a power of two changes only the exponents of floating-point numbers, even if their
     squares overflow float64.
     """
@@ -125,7 +125,7 @@ def test_undefined_metrics_are_nan_and_left_out_of_means() -> None:
     assert one_class["accuracy"] == pytest.approx(2 / 3)
 
 
-def test_undefined_metric_has_a_reason() -> None:
+def test_undefined_metric_has_a_reason_with_the_labels() -> None:
     for y, task, reasons in (
         ([], "regression", dict.fromkeys(("rmse", "mae", "r2"), "undefined: there is no label")),
         ([1e-9], "regression", {"r2": "undefined: there is one label"}),
@@ -142,7 +142,7 @@ def test_undefined_metric_has_a_reason() -> None:
         assert {name for name, value in scores.items() if math.isnan(value)} == set(reasons)
 
 
-def test_a_mean_over_fewer_than_all_targets_names_the_others() -> None:
+def test_mean_metric_over_some_targets_names_the_undefined_ones() -> None:
     nan = math.nan
     y = torch.tensor([[0.1, 2.0, nan], [0.2, 2.0, nan]])
     undefined = undefined_metrics(y, ["rmse", "mae", "r2"], ["a", "b", "c"])
@@ -160,7 +160,7 @@ def test_a_mean_over_fewer_than_all_targets_names_the_others() -> None:
     assert reason.endswith(", 2 more")
 
 
-def test_wrong_labels_and_predictions_are_errors() -> None:
+def test_invalid_labels_or_predictions_of_a_metric_raise_error() -> None:
     with pytest.raises(ValueError, match="a measured value is infinite"):
         regression_metrics(torch.tensor([math.inf, 1.0]), torch.ones(2))
     with pytest.raises(ValueError, match=r"classes from 0 to 1; got \[0, 2\]"):

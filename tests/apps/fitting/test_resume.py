@@ -69,7 +69,7 @@ def test_finished_training_is_not_repeated(toy, whole, tmp_path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
 
 
-def test_the_checkpoint_of_another_training_is_refused(toy, tmp_path) -> None:
+def test_checkpoint_of_another_training_raises_error(toy, tmp_path) -> None:
     short = dataclasses.replace(SETTINGS, epochs=1)
     fit_network(toy.network(), toy.squared, toy.train, toy.val, short, folder=tmp_path)
     before = (tmp_path / "checkpoint.pt").read_bytes()

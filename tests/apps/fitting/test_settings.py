@@ -53,7 +53,7 @@ class Run:
     count=st.integers(-(2**62), 2**62),
     texts=st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), max_size=3),
 )
-def test_any_text_and_number_is_equal_after_a_file_is_written_and_read(
+def test_settings_of_any_text_and_number_are_equal_after_writing_and_reading(
     tmp_path_factory, text, number, count, texts
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any.toml"
@@ -62,7 +62,7 @@ def test_any_text_and_number_is_equal_after_a_file_is_written_and_read(
     assert read_toml(Run, path) == run
 
 
-def test_wrong_value_is_named_with_the_expected_type() -> None:
+def test_setting_of_a_wrong_type_raises_error_with_the_expected_type() -> None:
     for table, message in (
         ({}, "data is missing"),
         ({"data": "a", "epoch": 3}, "unknown setting epoch; the settings are data, model,"),
@@ -79,7 +79,7 @@ def test_wrong_value_is_named_with_the_expected_type() -> None:
         assert str(caught.value).startswith(message)
 
 
-def test_error_names_the_file(tmp_path) -> None:
+def test_error_about_an_invalid_settings_file_names_the_file(tmp_path) -> None:
     path = tmp_path / "config.toml"
     other = "is not a TOML file"
     wrong = r"config\.toml: data must be a string; got 3"
@@ -91,7 +91,7 @@ def test_error_names_the_file(tmp_path) -> None:
         read_toml(Run, tmp_path / "nowhere.toml")
 
 
-def test_a_value_out_of_its_range_is_named_with_the_file(tmp_path) -> None:
+def test_setting_out_of_its_range_raises_error_that_names_the_file(tmp_path) -> None:
     path = tmp_path / "config.toml"
     path.write_text("epochs = 0\n")
     with pytest.raises(SettingsError, match=r"config\.toml: epochs must be a .*, at least 1"):
@@ -119,7 +119,7 @@ def test_every_setting_is_described_and_its_default_is_in_range(kind) -> None:
     assert "{settings}" not in (kind.__doc__ or "")
 
 
-def test_estimators_have_the_declared_parameters() -> None:
+def test_estimators_have_the_parameters_of_their_settings() -> None:
     for estimator in (MoleculeRegressor, MoleculeClassifier, NodeClassifier, NodeRegressor):
         kind = MoleculeParameters if "Molecule" in estimator.__name__ else NodeParameters
         parameters = inspect.signature(estimator).parameters

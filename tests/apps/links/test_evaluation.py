@@ -52,7 +52,7 @@ def shop(tmp_path_factory):
     return SimpleNamespace(folder=folder, run=folder / "run", pairs=set(pairs), metrics=metrics)
 
 
-def test_chance_metrics_depend_on_the_number_of_targets(shop):
+def test_chance_metrics_of_links_depend_on_the_number_of_targets(shop):
     chance = shop.metrics["baselines"]["random order"]
     assert shop.metrics["negatives"] < 10
     assert 1 / 9 < chance["hits@1"] < 1 / 3
@@ -63,7 +63,7 @@ def test_chance_metrics_depend_on_the_number_of_targets(shop):
     assert ranked["target"].str.startswith("i").all()
 
 
-def test_model_of_random_links_is_reported_as_noise_by_run_report_and_predict(
+def test_model_of_random_links_is_called_noise_in_metrics_report_and_output(
     shop, monkeypatch, capsys, tmp_path
 ):
     word = "By MRR and ROC-AUC, the model does not score links significantly better than a random"
@@ -83,7 +83,7 @@ def test_model_of_random_links_is_reported_as_noise_by_run_report_and_predict(
     assert not shop.pairs & set(zip(proposed["source"], proposed["target"]))
 
 
-def test_links_of_all_parts_are_the_rows_of_the_table(shop):
+def test_splits_of_links_contain_each_row_of_the_table_once(shop):
     record = json.loads((shop.run / "splits.json").read_text("utf-8"))
     parts = [{tuple(pair) for pair in record[part]} for part in ("train", "val", "test")]
     assert set().union(*parts) == shop.pairs
@@ -92,7 +92,7 @@ def test_links_of_all_parts_are_the_rows_of_the_table(shop):
     assert set(zip(ranked["source"], ranked["target"])) <= parts[2]
 
 
-def test_parts_of_undirected_links_keep_the_order_of_their_rows():
+def test_undirected_links_keep_source_and_target_of_their_rows():
     pairs = [("d", "a"), ("b", "d"), ("c", "a"), ("c", "b")]
     graph = read_graph(table_of(pairs), directed=False)
     links, _ = read_links(graph, False)
@@ -101,7 +101,7 @@ def test_parts_of_undirected_links_keep_the_order_of_their_rows():
 
 
 @pytest.mark.parametrize("file", ["model.json", "weights.safetensors"])
-def test_run_with_a_changed_file_is_refused(shop, file, tmp_path):
+def test_prediction_of_links_by_a_run_with_a_changed_file_raises_error(shop, file, tmp_path):
     changed = tmp_path / "run"
     changed.mkdir()
     for path in shop.run.iterdir():
@@ -116,7 +116,7 @@ def test_run_with_a_changed_file_is_refused(shop, file, tmp_path):
 
 
 @pytest.mark.parametrize(("nodes", "count"), [(12, 50), (40, 15), (400, 15)])
-def test_negatives_are_distinct_and_complete_where_they_are_few(nodes, count):
+def test_negative_links_are_distinct_and_complete_if_they_are_few(nodes, count):
     draw = np.random.default_rng(0)
     links, _ = links_of(draw.integers(nodes, size=(3 * nodes, 2)).tolist(), directed=False)
     sources = np.arange(nodes)
@@ -129,7 +129,7 @@ def test_negatives_are_distinct_and_complete_where_they_are_few(nodes, count):
         assert (row[len(targets) :] == -1).all()
 
 
-def test_random_pairs_are_uniform_over_the_unlinked_pairs():
+def test_random_pairs_are_uniform_over_pairs_without_a_link():
     pairs = [(a, b) for a in range(6) for b in range(a)]
     links, _ = links_of([*pairs[:11], (0, 6)], directed=False)
     drawn = draw_pairs(links, (3000, 4), np.random.default_rng(0))
@@ -154,7 +154,7 @@ def test_metrics_of_random_scores_equal_chance_metrics():
     assert noise(scores, better) == ("mrr",)
 
 
-def test_missing_candidates_change_neither_weights_nor_the_perceptron():
+def test_missing_candidates_do_not_change_weights_or_perceptron_scores():
     draw = np.random.default_rng(0)
     parts = [draw.normal(size=(200, 6)) for _ in range(2)]
     parts[0][:, 0] += 1
@@ -168,7 +168,7 @@ def test_missing_candidates_change_neither_weights_nor_the_perceptron():
     torch.testing.assert_close(scores[:, :3], model(x[:, :3]))
 
 
-def test_links_are_directed_only_if_the_graph_is_or_has_an_opposite_edge():
+def test_links_are_directed_if_the_graph_is_directed_or_has_opposite_edges():
     rising = [(a, b) for a, b in networkx.gnm_random_graph(40, 120, seed=0).edges]
     cycle = [*rising, rising[0][::-1]]
     digraph = networkx.DiGraph(rising)
@@ -194,7 +194,7 @@ def test_proposals_without_direction_contain_no_link_in_either_order():
     assert (proposed["probability"].diff().dropna() <= 0).all()
 
 
-def test_relabelled_nodes_and_reordered_rows_give_the_same_proposals():
+def test_proposals_do_not_depend_on_names_of_nodes_or_order_of_rows():
     graph = networkx.planted_partition_graph(3, 12, 0.5, 0.02, seed=0)
     pairs = table_of(list(graph.edges))
     nodes = pd.DataFrame({"id": range(36), "town": [node // 12 for node in range(36)]})
@@ -214,7 +214,7 @@ def test_relabelled_nodes_and_reordered_rows_give_the_same_proposals():
     pd.testing.assert_frame_equal(expected, other, check_dtype=False)
 
 
-def test_weights_are_those_of_the_named_metric():
+def test_weights_of_links_are_fitted_to_the_metric_of_the_setting():
     graph = networkx.planted_partition_graph(3, 15, 0.4, 0.02, seed=0)
     size = {"epochs": 2, "width": 8, "heads": 2, "negatives": 20}
     both, mrr, area = (
@@ -236,7 +236,7 @@ def test_links_of_a_grid_without_triangles_have_higher_scores_than_random_pairs(
     assert not model.predictor_.noise
 
 
-def test_every_source_linked_to_every_target_cannot_be_ranked():
+def test_links_of_a_complete_bipartite_graph_raise_error():
     pairs = [(a, b) for a in "abcd" for b in "wxyz"]
     links, _ = links_of(pairs)
     assert not len(make_ranking(links, np.arange(16), 5, np.random.default_rng(0)))
@@ -255,7 +255,7 @@ def test_every_source_linked_to_every_target_cannot_be_ranked():
         ({"directed": True}, "every edge has an opposite edge"),
     ],
 )
-def test_bad_parameters_give_an_error_that_names_them(parameters, message):
+def test_invalid_parameters_of_link_predictor_raise_error(parameters, message):
     with pytest.raises(ValueError, match="top must be at least 1"):
         LinkPredictor(**{**TINY, **parameters}).predict(top=0)
     graph = networkx.cycle_graph(30)
@@ -263,7 +263,7 @@ def test_bad_parameters_give_an_error_that_names_them(parameters, message):
         LinkPredictor(**{**TINY, **parameters}).fit(graph)
 
 
-def test_links_of_a_directed_network_are_predicted_from_their_opposite_links():
+def test_proposals_of_a_mostly_mutual_network_are_opposite_links():
     draw = np.random.default_rng(0)
     pairs = list(networkx.gnm_random_graph(120, 500, seed=0, directed=True).edges)
     pairs += [(b, a) for a, b in pairs if draw.random() < 0.8]

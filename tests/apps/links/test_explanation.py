@@ -27,7 +27,7 @@ def explained(model, source, target, **options):
     return explain_link(model.predictor_, model.graph_, model.links_, *ends, **options)
 
 
-def test_bridges_of_a_pair_are_its_common_neighbours(model):
+def test_explanation_of_a_pair_lists_its_common_neighbours(model):
     one = explained(model, 40, 41)
     assert (one.distance, one.count) == (2, 2)
     assert {model.graph_.names[bridge.place] for bridge in one.bridges} == {0, 1}
@@ -37,13 +37,13 @@ def test_bridges_of_a_pair_are_its_common_neighbours(model):
     assert one.edges.shape == (2, 4)
 
 
-def test_bridges_of_a_distant_pair_are_the_nodes_of_its_shortest_paths(model):
+def test_explanation_of_a_distant_pair_lists_nodes_of_shortest_paths(model):
     one = explained(model, 40, 42)
     assert (one.distance, one.count) == (3, 3)
     assert len(explained(model, 40, 42, most=1).bridges) == 1
 
 
-def test_explanation_of_a_link_does_not_read_the_link(model):
+def test_explanation_of_a_link_ignores_the_link_itself(model):
     one = explained(model, 42, 41)
     assert one.distance == np.inf
     assert (one.bridges, one.count) == ((), 0)
@@ -51,7 +51,7 @@ def test_explanation_of_a_link_does_not_read_the_link(model):
     assert one.without_opposite is None
 
 
-def test_explanation_of_a_directed_link_measures_the_opposite_link(model):
+def test_explanation_of_a_directed_link_has_a_score_without_the_opposite(model):
     arcs = [(a, b) for a, b in networkx.gnm_random_graph(30, 200, seed=0, directed=True).edges]
     arcs = networkx.DiGraph([*arcs, *((b, a) for a, b in arcs[:120])])
     directed = LinkPredictor(epochs=3, width=8, heads=1, negatives=10).fit(arcs)
@@ -62,7 +62,7 @@ def test_explanation_of_a_directed_link_measures_the_opposite_link(model):
     assert explained(directed, a, b).without_opposite is None
 
 
-def test_command_writes_the_table_and_the_picture_of_a_pair(tmp_path, monkeypatch, capsys):
+def test_links_explain_writes_a_table_and_a_picture_of_the_pair(tmp_path, monkeypatch, capsys):
     graph = networkx.ring_of_cliques(8, 5)
     edges = tmp_path / "edges.csv"
     edges.write_text("source,target\n" + "".join(f"n{a},n{b}\n" for a, b in graph.edges))

@@ -72,7 +72,7 @@ def metrics_of(run):
     return json.loads((run / "metrics.json").read_text("utf-8"))
 
 
-def test_run_has_all_files_and_is_better_than_chance(folder):
+def test_links_train_writes_all_files_and_is_better_than_chance(folder):
     run = folder / "run"
     assert {path.name for path in run.iterdir()} == FILES
     metrics = metrics_of(run)
@@ -92,7 +92,7 @@ def test_run_has_all_files_and_is_better_than_chance(folder):
     assert (1 / ranked["rank"]).mean() == pytest.approx(metrics["test"]["mrr"])
 
 
-def test_hard_negatives_are_the_targets_that_heuristics_score_highest(
+def test_hard_negatives_are_targets_with_the_highest_heuristic_scores(
     folder, tmp_path, monkeypatch
 ):
     leave_blank(monkeypatch)
@@ -120,7 +120,7 @@ def test_hard_negatives_are_the_targets_that_heuristics_score_highest(
 @pytest.mark.parametrize(
     "network", [networkx.path_graph(13), networkx.complete_graph(9)], ids=["few links", "complete"]
 )
-def test_parts_of_one_link_and_links_without_negatives_are_trained(gattn, tmp_path, network):
+def test_links_train_accepts_tiny_and_nearly_complete_graphs(gattn, tmp_path, network):
     network.remove_edges_from([(0, 1), (2, 3)] if len(network) == 9 else [])
     pairs = pd.DataFrame(network.edges, columns=["source", "target"])
     pairs.to_csv(tmp_path / "edges.csv", index=False)
@@ -130,7 +130,7 @@ def test_parts_of_one_link_and_links_without_negatives_are_trained(gattn, tmp_pa
     assert len(json.loads((tmp_path / "run" / "splits.json").read_text())["test"]) >= 1
 
 
-def test_proposed_links_are_new_and_within_communities(folder, gattn, tmp_path, monkeypatch):
+def test_links_predict_proposes_new_links_within_communities(folder, gattn, tmp_path, monkeypatch):
     tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv"]
     code, text = gattn("predict", folder / "run", *tables, "--top", 40, "--out", tmp_path / "a.csv")
     assert code == 0, text
@@ -160,9 +160,7 @@ def test_proposed_links_are_new_and_within_communities(folder, gattn, tmp_path, 
     assert by_node["source"].nunique() == 90
 
 
-def test_training_by_time_is_repeated_by_its_config_and_not_by_the_same_command(
-    folder, gattn, monkeypatch, tmp_path
-):
+def test_links_train_by_time_does_not_repeat_a_finished_run(folder, gattn, monkeypatch, tmp_path):
     leave_blank(monkeypatch)
     arguments = [folder / "edges.csv", "--time", "year", *OPTIONS, "--model", "transformer"]
     code, text = gattn("train", *arguments, "--out", tmp_path / "run")
@@ -194,14 +192,14 @@ def test_training_by_time_is_repeated_by_its_config_and_not_by_the_same_command(
         (["--test-fraction", "0.95"], "must sum to less than 1; got 0.1 and 0.95"),
     ],
 )
-def test_bad_options_give_one_clear_error(folder, gattn, tmp_path, options, message):
+def test_links_train_with_invalid_option_gives_one_error(folder, gattn, tmp_path, options, message):
     code, text = gattn("train", folder / "edges.csv", *options, "--out", tmp_path / "run")
     assert code == 2
     assert message in text
     assert not (tmp_path / "run").exists()
 
 
-def test_bad_tables_give_one_clear_error(folder, gattn, tmp_path):
+def test_links_train_on_a_tiny_or_complete_table_gives_one_error(folder, gattn, tmp_path):
     table = tmp_path / "edges.csv"
     table.write_text("from,to\na,b\nb,c\n")
     code, text = gattn("train", table, "--out", tmp_path / "run")
@@ -217,7 +215,7 @@ def test_bad_tables_give_one_clear_error(folder, gattn, tmp_path):
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_options_choose_the_columns_of_a_bipartite_table(folder, gattn, tmp_path):
+def test_links_train_reads_source_and_target_columns_of_its_options(folder, gattn, tmp_path):
     table = tmp_path / "edges.csv"
     rows = [f"d{i},{i % 12},{j % 12}" for i in range(12) for j in (i, i + 1, i + 3)]
     table.write_text("\n".join(["when,user_id,item_id", *rows, ""]))
@@ -237,7 +235,7 @@ def test_options_choose_the_columns_of_a_bipartite_table(folder, gattn, tmp_path
     assert proposed["target"].str.startswith("item_id ").all()
 
 
-def test_command_line_changes_settings_of_the_config(folder):
+def test_options_of_links_train_override_the_config(folder):
     settings = override(folder / "run" / "config.toml", {"epochs": 3})
     assert settings.model.epochs == 3
     assert settings.edge_weight == "weight"
@@ -270,7 +268,7 @@ def test_model_of_a_random_graph_has_the_mrr_of_chance():
     assert again["katz"]["mrr"] > 2 * chance
 
 
-def test_estimator_proposes_links_of_a_bipartite_network(tmp_path):
+def test_link_predictor_proposes_links_of_a_bipartite_network(tmp_path):
     draw = np.random.default_rng(0)
     rows = []
     for user in range(60):
@@ -301,7 +299,7 @@ def test_estimator_proposes_links_of_a_bipartite_network(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:By MRR")
-def test_loaded_model_reads_the_weights_and_types_of_edges(tmp_path):
+def test_loaded_link_predictor_uses_weights_and_types_of_edges(tmp_path):
     pairs = list(communities(45).edges)
     table = pd.DataFrame(pairs, columns=["source", "target"])
     table["strength"] = [1.0 + a % 3 for a, _ in pairs]
@@ -324,7 +322,7 @@ def test_loaded_model_reads_the_weights_and_types_of_edges(tmp_path):
             loaded.predict(table.drop(columns=column))
 
 
-def test_words_in_names_are_features_if_names_is_true():
+def test_words_in_names_of_nodes_are_features_if_names_is_true():
     colours = ("red", "green", "blue")
     graph = networkx.relabel_nodes(
         networkx.planted_partition_graph(3, 15, 0.4, 0.02, seed=0),

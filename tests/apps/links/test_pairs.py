@@ -46,7 +46,7 @@ def ring(nodes):
 
 
 @pytest.mark.parametrize(("gaps", "directed"), [(0, False), (1, False), (15, True)])
-def test_a_list_of_both_directions_is_directed_only_if_many_edges_lack_an_opposite(gaps, directed):
+def test_links_are_directed_if_many_edges_have_no_opposite_edge(gaps, directed):
     both = [pair for a, b in ring(100) for pair in ((a, b), (b, a))]
     links, notes = read_links(graph_of(both[2 * gaps :: 2] + both[1::2]), None)
     assert links.directed is directed
@@ -69,7 +69,7 @@ def test_links_of_a_table_are_directed_if_some_edges_have_an_opposite_edge():
     assert not read_links(path, None)[0].directed
 
 
-def test_disjoint_sources_and_targets_are_bipartite():
+def test_links_are_bipartite_if_sources_and_targets_are_disjoint():
     graph = graph_of([("ann", "tea"), ("ben", "tea"), ("ben", "milk")])
     links, notes = read_links(graph, None)
     assert links.bipartite
@@ -84,14 +84,14 @@ def test_disjoint_sources_and_targets_are_bipartite():
     assert names[ranking.candidates[:, :2]].tolist() == [["tea", "milk"]]
 
 
-def test_a_graph_without_edges_has_no_links():
+def test_links_of_a_graph_without_edges_raise_error():
     graph = networkx.empty_graph(4)
     with pytest.raises(GraphError, match="the graph has no edges"):
         read_links(read_graph(graph, directed=False), None)
 
 
 @pytest.mark.parametrize("directed", [False, True])
-def test_negatives_have_no_link_with_the_source(directed):
+def test_negative_targets_have_no_link_with_their_source(directed):
     draw = np.random.default_rng(0)
     pairs = draw.integers(12, size=(70, 2)).tolist()
     links, _ = read_links(graph_of(pairs), directed)
@@ -105,7 +105,7 @@ def test_negatives_have_no_link_with_the_source(directed):
             assert target == -1 or (source != target and (source, target) not in linked)
 
 
-def test_opposite_links_are_divided_apart_only_if_links_have_a_direction():
+def test_opposite_links_are_in_one_split_if_links_are_undirected():
     draw = np.random.default_rng(1)
     graph = graph_of(draw.integers(20, size=(150, 2)).tolist())
     for directed in (True, False):
@@ -122,14 +122,14 @@ def test_opposite_links_are_divided_apart_only_if_links_have_a_direction():
         assert set(unordered_keys(messages.edge_index.numpy(), 20).tolist()) == keys[0]
 
 
-def test_fewer_than_ten_links_are_refused():
+def test_split_of_fewer_than_ten_links_raises_error():
     links, _ = read_links(graph_of([("a", "b"), ("b", "c")]), None)
     with pytest.raises(GraphError, match=r"must have at least 10 links.*got 2"):
         random_parts(links, 0, 0.1, 0.1)
 
 
 @pytest.mark.parametrize("directed", [True, False])
-def test_restricted_graph_has_neither_the_edges_nor_the_columns_of_removed_links(directed):
+def test_restricted_graph_lacks_edges_and_columns_of_removed_links(directed):
     pairs = [("a", "b"), ("b", "a"), ("b", "c"), ("a", "c")]
     graph = graph_of(pairs, kind=["x", "y", "z", "x"])
     links, _ = read_links(graph, directed)
@@ -165,7 +165,7 @@ def test_links_are_split_by_the_time_of_their_first_edge():
         time_parts(links, np.zeros(20), 0.2, 0.1, "year")
 
 
-def test_folds_predict_each_training_link_from_the_others():
+def test_each_training_link_is_predicted_in_one_fold_from_the_other_links():
     train = np.arange(3, 100)
     folds = make_folds(train, 0)
     assert sorted(np.concatenate([fold.links for fold in folds]).tolist()) == train.tolist()
@@ -173,7 +173,7 @@ def test_folds_predict_each_training_link_from_the_others():
         assert sorted([*fold.links, *fold.messages]) == train.tolist()
 
 
-def test_heuristics_agree_with_networkx():
+def test_link_heuristics_equal_those_of_networkx():
     graph = networkx.gnm_random_graph(30, 90, seed=0)
     arcs = np.array([[a, b] for a, b in graph.edges]).T
     scores = Proximity(arcs, 30, None, directed=False, bipartite=False)
@@ -200,7 +200,7 @@ def test_heuristics_agree_with_networkx():
     np.testing.assert_allclose(share, (rank + rank.T)[sources, targets], rtol=1e-3, atol=1e-7)
 
 
-def test_walks_and_returns_are_powers_of_the_normalised_adjacency_matrix():
+def test_walk_features_are_powers_of_the_normalised_adjacency_matrix():
     graph = networkx.disjoint_union(networkx.lollipop_graph(5, 12), networkx.path_graph(3))
     graph.add_node(20)
     scores = Proximity(np.array(graph.edges).T, 21, None, directed=False, bipartite=False)
@@ -223,7 +223,7 @@ def test_walks_and_returns_are_powers_of_the_normalised_adjacency_matrix():
     assert values["distance"].tolist() == expected
 
 
-def test_sketched_returns_approach_the_exact_ones(monkeypatch):
+def test_sketched_return_features_approximate_the_exact_ones(monkeypatch):
     arcs = np.array(networkx.gnm_random_graph(400, 1200, seed=0).edges).T
     exact = Proximity(arcs, 400, None, directed=False, bipartite=False).local[1:]
     monkeypatch.setattr("gattn.apps.links.proximity.EXACT", 100)
@@ -233,7 +233,7 @@ def test_sketched_returns_approach_the_exact_ones(monkeypatch):
     assert np.corrcoef(sketched[0], exact[0])[0, 1] > 0.9
 
 
-def test_heuristics_of_a_bipartite_network_count_walks_of_three_steps():
+def test_bipartite_heuristic_counts_walks_of_three_steps():
     matrix = (random_matrix(8, 6, 0.4, random_state=0).toarray() > 0).astype(float)
     source, target = matrix.nonzero()
     scores = Proximity(np.stack([source, target + 8]), 14, None, directed=False, bipartite=True)
@@ -242,7 +242,7 @@ def test_heuristics_of_a_bipartite_network_count_walks_of_three_steps():
     np.testing.assert_allclose(np.expm1(values[..., 0]), walks, rtol=1e-4, atol=1e-4)
 
 
-def test_walks_of_three_steps_lead_along_against_and_along_edges():
+def test_directed_walks_of_three_steps_go_forward_backward_and_forward():
     # 0 and 1 both lead to 2, and 1 leads to 3: so 0 probably leads to 3.
     arcs = np.array([[0, 1, 1], [2, 2, 3]])
     scores = Proximity(arcs, 4, None, directed=True, bipartite=False)
@@ -250,7 +250,7 @@ def test_walks_of_three_steps_lead_along_against_and_along_edges():
     np.testing.assert_allclose(walks, [0, 0, 0.75, 0.25])
 
 
-def test_metrics_of_three_ranked_links():
+def test_link_metrics_of_three_links_equal_values_by_hand():
     scores = np.array([[3.0, 1, 2], [1, 3, 2], [1, 1, 0]])
     assert ranks(scores).tolist() == [1, 3, 1.5]
     metrics = link_metrics(scores, scores)
@@ -266,7 +266,7 @@ def test_metrics_of_three_ranked_links():
     assert mrr_error(scores[:1]) == 0
 
 
-def test_weights_prefer_the_best_score_and_use_a_second_one():
+def test_fitted_weights_combine_two_good_scores_and_ignore_noise():
     draw = np.random.default_rng(0)
     true = np.zeros((3000, 21))
     true[:, 0] = 1.5
@@ -282,7 +282,7 @@ def test_weights_prefer_the_best_score_and_use_a_second_one():
     assert few.min() > 0.2 * few.max()
 
 
-def test_scores_that_rank_links_last_have_no_weight():
+def test_fitted_weight_of_scores_that_rank_links_last_is_zero():
     draw = np.random.default_rng(0)
     parts = [draw.normal(size=(2000, 6)) for _ in range(2)]
     for part in parts:
