@@ -59,13 +59,13 @@ def weights_of(predictor, inputs):
     return [one.weights for one in attribute(predictor, inputs, atoms=atoms_of(inputs))]
 
 
-def test_shares_of_descriptors_sum_to_the_descriptors():
+def test_contributions_of_atoms_sum_to_the_descriptors():
     for molecule in map(Chem.MolFromSmiles, SMILES + ODD):
         shares = descriptor_shares(molecule)
         np.testing.assert_allclose(shares.sum(0), descriptor_row(molecule), atol=1e-6)
 
 
-def test_shares_equal_the_contributions_of_rdkit():
+def test_contributions_of_atoms_to_descriptors_equal_those_of_rdkit():
     molecule = Chem.MolFromSmiles("CC(=O)Nc1ccc(S(N)(=O)=O)cc1Cl")
     shares = dict(zip(DESCRIPTORS, descriptor_shares(molecule).t().numpy()))
     crippen = np.array(rdMolDescriptors._CalcCrippenContribs(molecule))
@@ -79,7 +79,7 @@ def test_shares_equal_the_contributions_of_rdkit():
     ]
 
 
-def test_masking_is_the_difference_of_two_predictions(inputs, stacked):
+def test_masking_weight_is_the_change_of_the_prediction_without_the_atom(inputs, stacked):
     weights = weights_of(stacked, inputs[:3])
     for place in range(3):
         one = inputs[[place]]
@@ -91,7 +91,7 @@ def test_masking_is_the_difference_of_two_predictions(inputs, stacked):
             torch.testing.assert_close(weights[place][atom], change[0, 0], atol=1e-5, rtol=1e-5)
 
 
-def test_masked_molecules_lose_atoms_bonds_environments_and_shares():
+def test_masking_removes_atoms_with_their_bonds_and_environments():
     one = featurise(["CCO"]).inputs
     mask = torch.tensor([[False, False, False], [True, False, False], [True, True, True]])
     masked = masked_inputs(one, atoms_of(one), [(0, mask)])
@@ -113,7 +113,7 @@ def test_masked_molecules_lose_atoms_bonds_environments_and_shares():
     )
 
 
-def test_a_molecule_has_the_same_weights_in_any_batch(some, stacked, monkeypatch):
+def test_weights_of_a_molecule_do_not_depend_on_its_batch(some, stacked, monkeypatch):
     together = weights_of(stacked, some)
     monkeypatch.setattr(masking, "BUDGET", 16)
     for apart, one in zip(weights_of(stacked, some), together, strict=True):

@@ -18,7 +18,7 @@ LIMIT = 15.0
 CENSORED = np.array([f">{LIMIT:g}" if y > LIMIT else y for y in LENGTH], dtype=object)
 
 
-def test_a_cell_with_a_relation_has_limits():
+def test_cell_with_a_relation_is_read_as_two_limits():
     for cell, ends in (
         (">10", (10, np.inf)),
         (">= 10", (10, np.inf)),
@@ -37,7 +37,7 @@ def test_a_cell_with_a_relation_has_limits():
             assert np.isnan(parsed)
 
 
-def test_an_array_with_relations_has_limits():
+def test_array_with_relations_is_read_as_limits():
     exact, bounds = find_bounds(np.array([[">10", 1.0], [None, "<2"], ["3", np.nan]], dtype=object))
     assert exact.tolist()[0] == [None, 1.0]
     assert bounds[0].tolist() == [[10, np.inf], [1, 1]]
@@ -46,7 +46,7 @@ def test_an_array_with_relations_has_limits():
     assert np.isnan(bounds[[1, 2], [0, 1]]).all()
 
 
-def test_no_loss_and_no_gradient_beyond_a_limit():
+def test_bounded_loss_and_its_gradient_are_zero_beyond_the_limit():
     ends = torch.tensor([[[1.0, torch.inf]], [[1.0, torch.inf]], [[2.0, 2.0]]])
     output = torch.tensor([[3.0], [-1.0], [5.0]], requires_grad=True)
     loss = bounded(squared_error)(output, ends)
@@ -57,7 +57,7 @@ def test_no_loss_and_no_gradient_beyond_a_limit():
     assert bounded(absolute_error)(output, ends).flatten().tolist() == [0, 2, 3]
 
 
-def test_the_mean_of_a_normal_distribution_between_two_limits_equals_that_of_samples():
+def test_truncated_normal_mean_equals_the_mean_of_samples():
     generator = torch.Generator().manual_seed(0)
     draws = 1.0 + 2.0 * torch.randn(1_000_000, generator=generator).double()
     for lower, upper in ((2.0, torch.inf), (-torch.inf, 0.0), (0.0, 4.0)):
@@ -70,7 +70,7 @@ def test_the_mean_of_a_normal_distribution_between_two_limits_equals_that_of_sam
 
 
 @pytest.mark.parametrize("model", ["attention", "gp"])
-def test_limits_raise_predictions_that_are_below_them(model):
+def test_training_with_lower_limits_raises_predictions_of_limited_rows(model):
     options = {**TINY, "epochs": 40, "batch_size": 8, "learning_rate": 1e-2, "model": model}
     short = LENGTH <= LIMIT
     waves = np.sin(3 * LENGTH)  # gives no hint that long molecules have large values
@@ -85,13 +85,13 @@ def test_limits_raise_predictions_that_are_below_them(model):
 
 
 @pytest.mark.parametrize("loss", ["mae", "bounded-mae", "bounded-mse"])
-def test_a_bounded_loss_without_limits_equals_the_plain_loss(loss):
+def test_bounded_loss_without_limits_equals_the_plain_loss(loss):
     model = MoleculeRegressor(**TINY, model="attention", loss_function=loss).fit(SMILES, LENGTH)
     expected = MoleculeRegressor(**TINY, model="attention").fit(SMILES, LENGTH).predict(SMILES)
     assert np.allclose(model.predict(SMILES), expected) == (loss == "bounded-mse")
 
 
-def test_censored_labels_need_a_bounded_loss():
+def test_censored_labels_without_a_bounded_loss_raise_error():
     with pytest.raises(ValueError, match="y must contain numbers"):
         MoleculeRegressor(**TINY).fit(SMILES, CENSORED)
     with pytest.raises(ValueError, match="bounded-mse reads censored labels as limits; leave"):

@@ -79,20 +79,20 @@ def findings(base, tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", PLANTED)
-def test_a_planted_fault_is_reported_with_its_rows(findings, kind):
+def test_check_table_reports_each_kind_of_fault_with_its_rows(findings, kind):
     target, rows = PLANTED[kind]
     reported = [each for each in findings if (each.kind, each.target) == (kind, target)]
     assert reported
     assert set(rows or ()) <= {row for each in reported for row in each.details}
 
 
-def test_a_table_without_faults_has_no_warning(base, tmp_path):
+def test_check_table_gives_no_warning_for_a_table_without_faults(base, tmp_path):
     result = check_table(write(tmp_path / "t.csv", base), targets=["y"])
     faults = {each.kind for each in result.findings if each.severity != "note"}
     assert faults <= {"tautomer_twins"}  # Real tables contain tautomers.
 
 
-def test_leaks_between_parts_and_files_are_reported(base, tmp_path):
+def test_check_table_reports_molecules_in_two_splits_or_files(base, tmp_path):
     rows = [dict(row, part="train" if i < 200 else "test") for i, row in enumerate(base)]
     rows[300]["smiles"] = rows[0]["smiles"]
     for first, second, twin in ((5, 301, 382), (6, 302, 386)):
@@ -115,7 +115,7 @@ def test_leaks_between_parts_and_files_are_reported(base, tmp_path):
     assert "line 102" in "\n".join(summary(result)) or min(leak.details) < 100
 
 
-def test_labels_over_many_decades_and_classes_that_differ_in_case_are_reported(tmp_path):
+def test_check_table_reports_labels_over_decades_and_class_case(tmp_path):
     rows = [
         {"smiles": "C" * (i % 40 + 1), "ic50": 10 ** (i % 11), "toxic": ("Yes", "yes", "no")[i % 3]}
         for i in range(60)
@@ -126,7 +126,7 @@ def test_labels_over_many_decades_and_classes_that_differ_in_case_are_reported(t
     assert "'Yes' and 'yes'" in kinds["case"]
 
 
-def test_a_label_beyond_float32_and_several_units_are_reported(tmp_path):
+def test_check_table_reports_labels_beyond_float32_and_several_units(tmp_path):
     rows = [
         {"smiles": "C" * (i + 1), "y": "1e300" if i == 7 else i, "unit": ("nM", "uM")[i % 2]}
         for i in range(25)
@@ -138,7 +138,7 @@ def test_a_label_beyond_float32_and_several_units_are_reported(tmp_path):
     assert "'unit' contains 2 units (nM, uM)" in kinds["units"].message
 
 
-def test_a_column_with_the_classes_in_another_writing_copies_the_target(tmp_path):
+def test_check_table_reports_a_column_that_encodes_the_target_classes(tmp_path):
     kinds = [(i * i) % 7 % 3 for i in range(60)]
     rows = [
         {"smiles": "C" * (i % 40 + 1), "colour": ("red", "green", "blue")[k], "code": k + 1,
@@ -152,7 +152,7 @@ def test_a_column_with_the_classes_in_another_writing_copies_the_target(tmp_path
     assert "'code'" in copies[0]
 
 
-def test_a_column_of_relations_makes_labels_limits(tmp_path):
+def test_check_table_reports_labels_with_relations_as_censored(tmp_path):
     rows = [
         {"smiles": "C" * (i + 1), "Standard Relation": "'>'" if i % 4 == 0 else "'='",
          "y": 5 + i / 9} for i in range(40)
@@ -162,7 +162,7 @@ def test_a_column_of_relations_makes_labels_limits(tmp_path):
     assert [(f.kind, len(f.details)) for f in findings if f.target == "y"][:1] == [("censored", 10)]
 
 
-def test_a_table_in_another_encoding_is_refused_as_by_training(tmp_path):
+def test_check_table_of_another_encoding_raises_error_without_the_option(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes("smiles,y,unit\nCCO,1,\u00b5M\nCCN,2,\u00b5M\n".encode("latin-1"))
     with pytest.raises(ValueError, match="is not UTF-8 text: byte 0xb5 in line 2"):

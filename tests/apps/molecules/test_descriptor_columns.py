@@ -31,7 +31,7 @@ def gp():
 
 
 @pytest.mark.parametrize("model", ["stacked", "attention", "gp"])
-def test_every_model_reads_the_columns(model):
+def test_predictions_of_every_model_depend_on_descriptor_columns(model):
     estimator = fitted(model, **(LONG if model != "gp" else {}))
     moved = TABLE.assign(heat=TABLE.heat + 20)
     rise = estimator.predict(moved) - estimator.predict(TABLE)
@@ -39,13 +39,13 @@ def test_every_model_reads_the_columns(model):
     assert rise.mean() > 0.5  # The true difference is 1.
 
 
-def test_only_the_order_of_values_matters_and_not_their_unit(gp):
+def test_unit_of_a_descriptor_column_does_not_change_predictions(gp):
     scaled = TABLE.assign(heat=1e6 * TABLE.heat - 5)
     other = MoleculeRegressor(**TINY, model="gp").fit(scaled, Y)
     assert np.allclose(other.predict(scaled), gp.predict(TABLE), atol=1e-6)
 
 
-def test_saved_models_need_the_same_columns(gp, tmp_path):
+def test_loaded_model_raises_error_for_other_descriptor_columns(gp, tmp_path):
     gp.save(tmp_path / "model")
     loaded = MoleculeRegressor.load(tmp_path / "model")
     assert np.array_equal(loaded.predict(TABLE), gp.predict(TABLE))

@@ -49,7 +49,7 @@ APPLICABLE = (
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("check", APPLICABLE)
-def test_scikit_learn_checks_that_need_no_numbers(kind, check):
+def test_molecule_estimators_pass_scikit_learn_checks_without_data(kind, check):
     getattr(estimator_checks, f"check_{check}")(kind.__name__, kind(**TINY))
 
 
@@ -74,7 +74,7 @@ def _written(X):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("check", FITTED)
-def test_scikit_learn_checks_that_fit(kind, check, monkeypatch):
+def test_molecule_estimators_pass_scikit_learn_checks_of_fit(kind, check, monkeypatch):
     def texts_alone(X, molecules):
         assert molecules == 1
         return as_texts(_written(X)), np.empty((0, 0)), []
@@ -85,7 +85,7 @@ def test_scikit_learn_checks_that_fit(kind, check, monkeypatch):
     getattr(estimator_checks, f"check_{check}")(kind.__name__, estimator)
 
 
-def test_clones_searches_and_pipelines_of_scikit_learn_work():
+def test_molecule_estimators_work_in_clone_grid_search_and_pipeline():
     model = MoleculeRegressor(**TINY, model="gp")
     assert clone(model).get_params() == model.get_params()
     assert len(cross_val_score(model, SMILES, LENGTH, cv=3)) == 3
@@ -108,12 +108,12 @@ def _stripped(texts):
              lambda s: np.array(s, dtype=object), lambda s: np.array(s)[:, None], iter],
     ids=["list", "tuple", "array", "series", "labelled series", "objects", "column", "iterator"],
 )  # fmt: skip
-def test_smiles_are_read_from_lists_arrays_series_and_iterators(regressor, form):
+def test_predict_reads_smiles_from_lists_arrays_series_and_iterators(regressor, form):
     expected = regressor.predict(["CCO", "CN"])
     assert np.array_equal(regressor.predict(form(["CCO", "CN"])), expected)
 
 
-def test_numbers_are_predicted_with_intervals_and_embeddings(regressor):
+def test_molecule_regressor_predicts_means_intervals_and_embeddings(regressor):
     mean, std = regressor.predict(["CCO", "CCCN"], return_std=True)
     lower, upper = regressor.predict_interval(["CCO", "CCCN"], coverage=0.5)
     assert mean.shape == std.shape == lower.shape == upper.shape == (2,)
@@ -130,7 +130,7 @@ def test_numbers_are_predicted_with_intervals_and_embeddings(regressor):
     assert np.isinf(regressor.predict_interval(["C"], coverage=0.99)).all()
 
 
-def test_no_molecules_give_no_predictions(regressor, classifier):
+def test_predictions_of_an_empty_list_of_molecules_are_empty(regressor, classifier):
     assert regressor.predict([]).shape == (0,)
     assert classifier.predict([]).shape == (0,)
     assert classifier.predict_proba([]).shape == (0, 2)
@@ -140,7 +140,7 @@ def test_no_molecules_give_no_predictions(regressor, classifier):
 BAD = ["CCO", "bad(", "", None, 3.5, float("nan"), "C" * 1200, "c1ccccc1", "\ud800", "*"]
 
 
-def test_percentile_is_the_share_of_drug_like_molecules_below_the_prediction():
+def test_percentile_is_the_share_of_reference_molecules_below_the_prediction():
     labels = np.stack([LENGTH, -LENGTH], 1)
     model = MoleculeRegressor(model="gp").fit(SMILES, labels)
     texts = REFERENCE.read_text("utf-8").split()
@@ -157,7 +157,7 @@ def test_percentile_is_the_share_of_drug_like_molecules_below_the_prediction():
         many.predict_percentile(["CCO"])
 
 
-def test_an_unreadable_smiles_makes_only_its_own_row_nan(regressor, classifier):
+def test_invalid_smiles_gives_nan_only_in_its_own_row(regressor, classifier):
     unreadable = np.array([False, True, True, True, True, True, True, False, True, False])
     with pytest.warns(UnreadableMolecules, match=r"7 SMILES could not be (.|\n)*row 1: 'bad\('"):
         mean, std = regressor.predict(BAD, return_std=True)
@@ -172,7 +172,7 @@ def test_an_unreadable_smiles_makes_only_its_own_row_nan(regressor, classifier):
         assert not classifier.predict_set(BAD)[unreadable].any()
 
 
-def test_bad_smiles_of_fit_are_an_error_or_left_out():
+def test_fit_with_invalid_smiles_raises_error_or_skips_them():
     smiles, y = [*SMILES, "bad(", None], [*LENGTH, 1.0, 2.0]
     with pytest.raises(MoleculeError) as error:
         MoleculeRegressor(**TINY).fit(smiles, y)
@@ -183,7 +183,7 @@ def test_bad_smiles_of_fit_are_an_error_or_left_out():
         MoleculeRegressor(on_error="ignore").fit(SMILES, LENGTH)
 
 
-def test_several_targets_with_gaps_are_predicted():
+def test_molecule_regressor_predicts_several_targets_with_missing_labels():
     y = pd.DataFrame({"length": LENGTH, "twice": 2 * LENGTH})
     y.iloc[::3, 0] = np.nan
     y.iloc[1::3, 1] = np.nan
@@ -202,7 +202,7 @@ def test_several_targets_with_gaps_are_predicted():
     assert np.isfinite(model.score(SMILES, y))
 
 
-def test_targets_of_texts_and_of_numbers_keep_their_classes():
+def test_predicted_classes_of_text_and_number_targets_keep_their_types():
     y = pd.DataFrame({"kind": np.where(AMINE, "amine", "alcohol"), "long": LENGTH > 8})
     model = MoleculeClassifier(**TINY, model="gp").fit(SMILES, y.assign(long=y["long"] * 1))
     assert model.predict(SMILES)[:, 0].tolist() == y["kind"].tolist()
@@ -224,7 +224,7 @@ def test_predicted_classes_have_the_type_of_the_labels(labels):
     assert model.score(SMILES, y) == np.mean(model.predict(SMILES) == np.asarray(y))
 
 
-def test_numbers_of_every_type_are_read_exactly():
+def test_labels_of_every_numeric_type_are_read_exactly():
     for y, expected in (
         (["1.5", "-2", " NA ", ""], [1.5, -2, None, None]),
         ([Decimal("1.5"), None, pd.NA, np.float32(2)], [1.5, None, None, 2]),
@@ -238,7 +238,7 @@ def test_numbers_of_every_type_are_read_exactly():
         assert [None if value != value else value for value in numbers] == expected
 
 
-def test_labels_that_are_no_numbers_are_an_error():
+def test_fit_of_a_regressor_to_invalid_labels_raises_error():
     for y, message in (
         ([1.0], "30 rows"),
         (np.zeros((30, 1, 1)), "shape"),
@@ -257,14 +257,14 @@ def test_labels_that_are_no_numbers_are_an_error():
             MoleculeRegressor(**TINY).fit(SMILES, y)
 
 
-def test_labels_that_are_not_two_classes_are_an_error():
+def test_fit_of_a_classifier_to_one_class_or_mixed_types_raises_error():
     few = ([0] * 30, "at most 100; it has 1: 0"), ([None] * 30, "at most 100; it has 0")
     for y, message in (*few, ([1, "one"] * 15, "one type")):
         with pytest.raises(ValueError, match=message):
             MoleculeClassifier(**TINY).fit(SMILES, y)
 
 
-def test_a_validation_part_of_the_user_is_used():
+def test_fit_uses_the_validation_set_of_the_user():
     model = MoleculeRegressor(**TINY).fit(
         SMILES[:20], LENGTH[:20], validation=(SMILES[20:], LENGTH[20:])
     )
@@ -274,7 +274,7 @@ def test_a_validation_part_of_the_user_is_used():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_loaded_model_predicts_the_same(kind, regressor, classifier, tmp_path):
+def test_loaded_molecule_model_predicts_as_before_saving(kind, regressor, classifier, tmp_path):
     model = regressor if kind is MoleculeRegressor else classifier
     model.save(tmp_path / "model")
     again = kind.load(tmp_path / "model")
@@ -289,7 +289,7 @@ def test_a_loaded_model_predicts_the_same(kind, regressor, classifier, tmp_path)
         kind.load(tmp_path)
 
 
-def test_a_model_of_other_features_is_refused(regressor, tmp_path):
+def test_model_of_another_version_of_the_features_raises_error(regressor, tmp_path):
     regressor.save(tmp_path)
     tensors, card = read_model(tmp_path)
     facts = dict(card["predictor"])
@@ -302,7 +302,7 @@ def test_a_model_of_other_features_is_refused(regressor, tmp_path):
         MoleculeRegressor.from_state(tmp_path, tensors, nodes)
 
 
-def test_molecules_of_rdkit_are_read_like_their_smiles(regressor):
+def test_rdkit_molecules_are_predicted_like_their_smiles(regressor):
     molecules = list(map(MolFromSmiles, SMILES[:4]))
     expected = regressor.predict(SMILES[:4])
     for rows in (molecules, pd.Series(molecules), pd.DataFrame({"mol": molecules})):

@@ -66,7 +66,7 @@ def test_faithfulness_of_weights_is_above_that_of_random_atoms(ridge):
         assert one.faithfulness.top > one.faithfulness.random
 
 
-def test_spread_of_an_explanation_is_nan_for_one_network_and_finite_for_two(inputs):
+def test_explanation_spread_is_nan_for_one_network_and_finite_for_two(inputs):
     # In a stacked model, the weight of the networks can be 0.
     one, two = (
         explain(fitted(inputs, model="attention", ensemble=number), inputs[[20]])[0].spread
@@ -82,7 +82,7 @@ def read(path):
         return list(csv.DictReader(file))
 
 
-def test_one_network_leaves_the_spread_empty_and_large_molecules_have_no_picture(tmp_path, ridge):
+def test_explanations_of_large_molecules_have_a_table_but_no_picture(tmp_path, ridge):
     explained = explain(ridge, featurise(["CO", "C" * 301]).inputs)
     assert write_explanations(tmp_path / "one", [0, 1], explained, pictures=1) == []
     assert write_explanations(tmp_path, [0, 1], explained) == [1]
@@ -100,7 +100,7 @@ def alcohols():
     return MoleculeClassifier(model="gp").fit(CARBONS, y)
 
 
-def test_the_probability_of_the_predicted_class_is_explained(alcohols) -> None:
+def test_explain_describes_the_probability_of_the_predicted_class(alcohols) -> None:
     smiles = ["CCCCO", "CCCCN"]
     for text, one in zip(smiles, alcohols.explain(smiles), strict=True):
         chances = dict(zip(alcohols.classes_, alcohols.predict_proba([text])[0]))
@@ -111,7 +111,7 @@ def test_the_probability_of_the_predicted_class_is_explained(alcohols) -> None:
     assert {one.prediction for one in alcohols.explain(smiles)} == {"alcohol", "other"}
 
 
-def test_both_classes_have_opposite_weights(alcohols) -> None:
+def test_explanations_of_two_classes_have_opposite_weights(alcohols) -> None:
     (first,), (second,) = (alcohols.explain(["CCO"], label=name) for name in alcohols.classes_)
     torch.testing.assert_close(first.weights, -second.weights)
     assert first.value + second.value == pytest.approx(1)
@@ -120,7 +120,7 @@ def test_both_classes_have_opposite_weights(alcohols) -> None:
         alcohols.explain(["CCO"], label="ether")
 
 
-def test_weights_below_the_error_of_the_model_are_not_drawn(ridge) -> None:
+def test_atom_weights_far_below_the_model_error_are_not_drawn(ridge) -> None:
     (one,) = explain(ridge, featurise(["CCO"]).inputs)
     weights = one.weights.abs().max()
     poor = dataclasses.replace(one, error=float(30 * weights))

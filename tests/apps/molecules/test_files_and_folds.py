@@ -54,7 +54,7 @@ def test_rows_of_several_files_are_read_in_order(files):
         read_source(RunSettings(data=first, more_data=(first,), target=("y",)))
 
 
-def test_test_file_is_the_test_part_and_its_leak_is_reported(files, tmp_path):
+def test_rows_of_the_test_file_are_the_test_set_and_overlaps_are_reported(files, tmp_path):
     first, second, test = files
     changes = {**GP, "data": first, "more_data": (second,), "test": test}
     notes: list[str] = []
@@ -69,7 +69,7 @@ def test_test_file_is_the_test_part_and_its_leak_is_reported(files, tmp_path):
 
 
 @pytest.mark.parametrize("rule", ["butina", "time"])
-def test_butina_and_time_splits_have_all_parts(rule, files, tmp_path):
+def test_butina_and_time_splits_have_training_validation_and_test_rows(rule, files, tmp_path):
     smiles = load_molecules("chembl2321810").smiles[:48] if rule == "butina" else SMILES
     table = write(tmp_path / "all.csv", smiles)
     changes = {**GP, "data": table, "split": rule, "time": "day" if rule == "time" else ""}
@@ -83,7 +83,7 @@ def test_butina_and_time_splits_have_all_parts(rule, files, tmp_path):
         assert max(splits["val"]) < min(splits["test"])
 
 
-def test_dates_are_read_as_days():
+def test_dates_are_read_as_numbers_of_days():
     assert read_times(["2024-01-31", "2024-01-31T12:00", "2024-02"]).tolist() == [
         19753, 19753.5, 19754,
     ]  # fmt: skip
@@ -91,7 +91,7 @@ def test_dates_are_read_as_days():
 
 
 @pytest.mark.parametrize("folds", [2, 5])
-def test_every_item_is_tested_once_and_groups_stay_together(folds):
+def test_each_row_is_in_one_test_fold_and_each_group_in_one_split(folds):
     groups = [str(i % 17) for i in range(60)]
     splits = fold_splits(groups, folds, seed=3, rule="random")
     tested = torch.cat([split.test for split in splits])
@@ -106,7 +106,7 @@ def test_every_item_is_tested_once_and_groups_stay_together(folds):
         fold_splits(["a", "b"], 5, seed=0, rule="scaffold")
 
 
-def test_a_cross_validation_has_the_mean_and_standard_error_of_its_folds(tmp_path, monkeypatch):
+def test_cross_validation_reports_mean_and_standard_error_of_its_folds(tmp_path, monkeypatch):
     monkeypatch.setattr("gattn.apps.molecules.runs.repeats.processor_count", lambda: 1)
     table, folder = write(tmp_path / "all.csv", SMILES), tmp_path / "folds"
     settings = override(None, {**GP, "data": table})
@@ -133,7 +133,7 @@ def test_a_cross_validation_has_the_mean_and_standard_error_of_its_folds(tmp_pat
             train_repeats(override(None, {**GP, "data": table, **change}), tmp_path / "x", folds=3)
 
 
-def test_replicates_have_other_seeds(tmp_path, monkeypatch):
+def test_replicates_have_different_seeds_unless_the_split_is_fixed(tmp_path, monkeypatch):
     monkeypatch.setattr("gattn.apps.molecules.runs.repeats.processor_count", lambda: 1)
     table = write(tmp_path / "all.csv", SMILES)
     summary = train_repeats(override(None, {**GP, "data": table}), tmp_path / "runs", replicates=2)
@@ -145,7 +145,7 @@ def test_replicates_have_other_seeds(tmp_path, monkeypatch):
     assert "All runs are equal" in notes[-1]
 
 
-def test_rows_without_a_part_are_not_used(tmp_path):
+def test_rows_with_an_empty_cell_in_the_split_column_are_not_used(tmp_path):
     parts = [("train", "train", "val", "test", "")[i % 5] for i in range(len(SMILES))]
     table = tmp_path / "parts.csv"
     rows = [f"{text},{len(text)},{part}\n" for text, part in zip(SMILES, parts)]
@@ -163,7 +163,7 @@ def test_rows_without_a_part_are_not_used(tmp_path):
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 30])
-def test_a_stratified_split_has_every_class_in_as_many_parts_as_possible(count):
+def test_stratified_split_has_a_rare_class_in_as_many_splits_as_possible(count):
     classes = [(0, float(i < count)) for i in range(400)]
     groups = [str(i) for i in range(400)]
     split = stratified_split(groups, classes, (0.8, 0.1, 0.1), seed=1)
@@ -176,7 +176,7 @@ def test_a_stratified_split_has_every_class_in_as_many_parts_as_possible(count):
     )
 
 
-def test_folds_are_stratified_and_the_training_part_keeps_each_class():
+def test_folds_are_stratified_and_each_training_set_has_every_class():
     classes = [(0, float(i in (7, 8))) for i in range(60)]
     splits = fold_splits([str(i) for i in range(60)], 3, 0, "random", classes)
     assert sorted(sum(i in (7, 8) for i in s.test.tolist()) for s in splits) == [0, 1, 1]
@@ -195,7 +195,7 @@ def rare(tmp_path):
     return str(path)
 
 
-def test_a_random_split_keeps_rare_classes_in_every_part(rare, tmp_path):
+def test_random_split_has_rare_classes_in_every_split(rare, tmp_path):
     lines: list[str] = []
     metrics = train_run(override(None, {**GP, "data": rare}), tmp_path / "run", log=lines.append)
     assert "stratified by class" in metrics["split"]
@@ -203,7 +203,7 @@ def test_a_random_split_keeps_rare_classes_in_every_part(rare, tmp_path):
     assert any("so the split is stratified" in line for line in lines)
 
 
-def test_a_column_without_validation_part_gets_one_from_its_training_part(rare, tmp_path):
+def test_split_column_without_validation_takes_it_from_training_rows(rare, tmp_path):
     lines: list[str] = []
     changes = {**GP, "data": rare, "split": "column:part"}
     metrics = train_run(override(None, changes), tmp_path / "run", log=lines.append)
@@ -211,7 +211,7 @@ def test_a_column_without_validation_part_gets_one_from_its_training_part(rare, 
     assert any("'part' has no validation part" in line for line in lines)
 
 
-def test_the_values_of_a_column_are_folds(rare, tmp_path, monkeypatch):
+def test_values_of_a_fold_column_are_the_folds_of_a_cross_validation(rare, tmp_path, monkeypatch):
     monkeypatch.setattr("gattn.apps.molecules.runs.repeats.processor_count", lambda: 1)
     settings = override(None, {**GP, "data": rare})
     summary = train_repeats(settings, tmp_path / "folds", folds="column:fold")

@@ -17,7 +17,7 @@ def grown(
     return Forest.fit(inputs[:60], inputs[60:], y, trees=trees, **(defaults | options))
 
 
-def test_trees_equal_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trees_of_the_forest_equal_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     from sklearn.tree import ExtraTreeRegressor
 
     fitted: list[ExtraTreeRegressor] = []
@@ -42,7 +42,7 @@ def test_trees_equal_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> N
     assert forest.predict(inputs[:0]).shape == (0, 2)
 
 
-def test_a_molecule_is_predicted_without_its_label_and_its_group() -> None:
+def test_out_of_bag_prediction_does_not_depend_on_labels_of_its_group() -> None:
     _, y = chains_and_targets()
     groups = torch.arange(len(y))
     groups[1] = 0
@@ -55,7 +55,7 @@ def test_a_molecule_is_predicted_without_its_label_and_its_group() -> None:
         assert (two.mean[2:] - one.mean[2:]).abs().nan_to_num(0.0).max() > 1
 
 
-def test_the_first_trees_do_not_depend_on_labels_of_the_validation_part() -> None:
+def test_first_trees_do_not_depend_on_validation_labels() -> None:
     _, y = chains_and_targets()
     other = y.clone()
     other[70:] += 50.0

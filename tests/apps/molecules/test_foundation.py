@@ -38,7 +38,7 @@ def encoder_of(network):
     return {name: each for name, each in network.named_parameters() if not name.startswith(HEAD)}
 
 
-def test_every_network_starts_from_the_encoder_and_changes_it(encoder):
+def test_every_network_is_initialised_from_the_encoder_and_trained(encoder):
     slow = {**SMALL, "epochs": 6, "learning_rate": 1e-5, "ensemble": 2}
     model = MoleculeRegressor(**slow, from_foundation=str(encoder)).fit(SMILES, Y)
     stored = read_foundation(encoder).tensors
@@ -48,7 +48,7 @@ def test_every_network_starts_from_the_encoder_and_changes_it(encoder):
         assert not torch.equal(encoder_of(network)["atoms.weight"], stored["atoms.weight"])
 
 
-def test_a_run_can_be_the_foundation_of_another_task(tmp_path):
+def test_weights_of_a_run_initialise_a_model_of_another_task(tmp_path):
     first = MoleculeRegressor(**SMALL).fit(SMILES, Y)
     first.save(tmp_path / "run")
     second = MoleculeClassifier(
@@ -63,7 +63,7 @@ def test_a_run_can_be_the_foundation_of_another_task(tmp_path):
     assert np.array_equal(loaded.predict_proba(SMILES), second.predict_proba(SMILES))
 
 
-def test_only_the_head_is_trained_in_the_first_tenth_of_the_steps():
+def test_fine_tuning_trains_only_the_head_in_the_first_tenth_of_steps():
     network = torch.nn.ModuleDict({name: torch.nn.Linear(2, 2) for name in ("body", HEAD[:-1])})
     first = copy.deepcopy(network)
     average = copy.deepcopy(network)
@@ -83,14 +83,14 @@ def test_only_the_head_is_trained_in_the_first_tenth_of_the_steps():
 
 
 @pytest.mark.parametrize("changes", [{"width": 32}, {"layers": 2}])
-def test_another_architecture_is_an_error(encoder, changes):
+def test_foundation_of_another_architecture_raises_error(encoder, changes):
     settings = MoleculeSettings(**{**SMALL, **changes}, from_foundation=str(encoder))
     name, value = next(iter(changes.items()))
     with pytest.raises(ValueError, match=rf"has a network with {name} \w+; got {name} {value}"):
         read_foundation_of(settings)
 
 
-def test_a_foundation_that_cannot_be_read_is_an_error(tmp_path):
+def test_foundation_without_a_network_or_of_another_version_raises_error(tmp_path):
     with pytest.raises(RunError, match="got nothing"):
         read_foundation("nothing")
     with pytest.raises(SettingsError, match="got model gp"):
@@ -107,7 +107,7 @@ def test_a_foundation_that_cannot_be_read_is_an_error(tmp_path):
             read_foundation(tmp_path / version)
 
 
-def test_a_run_of_atoms_is_refused_as_a_foundation() -> None:
+def test_foundation_from_a_run_of_atoms_raises_error() -> None:
     atoms = Foundation("run", MoleculeSettings(), {"atoms.weight": torch.zeros(1)})
     with pytest.raises(ValueError, match="run of atoms or bonds"):
         atoms.check(MoleculeSettings())

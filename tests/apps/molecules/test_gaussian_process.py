@@ -50,7 +50,7 @@ def random_molecules(count: int, seed: int = 0) -> tuple[Inputs, Tensor]:
     return Inputs(counts, pairs, descriptors), y.double()
 
 
-def test_tanimoto_of_counts_equals_that_of_rdkit() -> None:
+def test_tanimoto_similarity_of_counts_equals_that_of_rdkit() -> None:
     from rdkit import Chem, DataStructs
     from rdkit.Chem import rdFingerprintGenerator
 
@@ -91,7 +91,7 @@ def test_gradient_of_the_posterior_equals_that_of_autograd(count: int) -> None:
     torch.testing.assert_close(gradient, slope, rtol=1e-8, atol=1e-10)
 
 
-def test_the_process_predicts_functions_of_the_features() -> None:
+def test_gaussian_process_predicts_functions_of_the_features() -> None:
     train, y = random_molecules(150)
     test, expected = random_molecules(60, seed=1)
     mean, variance = fitted(train, y).predict(test)
@@ -113,7 +113,7 @@ def test_missing_labels_of_a_target_do_not_change_the_others() -> None:
     torch.testing.assert_close(alone, y[:1].expand(60, -1))
 
 
-def test_molecules_are_added_to_a_process_with_the_same_hyperparameters() -> None:
+def test_added_molecules_do_not_change_gaussian_process_hyperparameters() -> None:
     train, y = random_molecules(40)
     first, rest = torch.arange(25), torch.arange(25, 40)
     y[3, 1] = y[30, 0] = torch.nan
@@ -132,7 +132,7 @@ def test_molecules_are_added_to_a_process_with_the_same_hyperparameters() -> Non
 
 
 @pytest.mark.parametrize("variance", [True, False])
-def test_leaving_a_group_out_equals_a_fit_without_it(variance: bool) -> None:
+def test_leave_out_prediction_of_a_group_equals_a_fit_without_it(variance: bool) -> None:
     train, y = random_molecules(40)
     y[3, 1] = y[30, 0] = torch.nan
     model = fitted(train, y, variance=variance)
@@ -152,7 +152,7 @@ def test_leaving_a_group_out_equals_a_fit_without_it(variance: bool) -> None:
     assert torch.equal(model.predict(train)[0], predicted)
 
 
-def test_a_nearly_singular_kernel_gets_a_larger_diagonal() -> None:
+def test_cholesky_of_a_nearly_singular_kernel_adds_a_larger_jitter() -> None:
     """The diagonal of the kernel is 0.05 too small, so the first jitter that is large enough is
     0.1.
     """
@@ -167,14 +167,14 @@ def test_a_nearly_singular_kernel_gets_a_larger_diagonal() -> None:
 
 
 @pytest.mark.parametrize("seed", [5, 12])
-def test_a_linear_series_of_eight_alkanes_is_fitted(seed) -> None:
+def test_gaussian_process_of_eight_alkanes_gives_finite_predictions(seed) -> None:
     places = np.random.default_rng(seed).permutation(10)[:8].tolist()
     model = MoleculeRegressor(model="gp", seed=seed)
     model.fit(["C" * (n + 1) for n in places], [n + 1.0 for n in places])
     assert np.isfinite(model.predict(["CCCC"])).all()
 
 
-def test_target_with_few_labels_keeps_all_of_them() -> None:
+def test_gaussian_process_uses_all_labels_of_a_target_with_few_labels() -> None:
     inputs, y = chains_and_targets()
     some = torch.arange(0, len(y), 7)
     y[:, 1] = torch.nan

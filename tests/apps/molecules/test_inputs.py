@@ -16,7 +16,7 @@ SMILES = ["CCO", "C1CC", " c1ccccc1 ", "", "[Na+].[Cl-]", "*", "CN(C)(C)(C)C", "
 GOOD = [0, 2, 4, 5, 7, 8]
 
 
-def test_bad_texts_leave_out_only_their_rows():
+def test_featurise_skips_only_rows_with_invalid_smiles():
     result = featurise(SMILES)
     assert result.row_index.tolist() == GOOD
     assert [i for i, error in enumerate(result.errors) if not error] == GOOD
@@ -28,7 +28,7 @@ def test_bad_texts_leave_out_only_their_rows():
     assert result.inputs.molecules.smiles == [SMILES[i].strip() for i in GOOD]
 
 
-def test_packed_features_equal_those_of_gattn_data():
+def test_featurised_molecules_equal_those_of_read_smiles():
     inputs = featurise(SMILES).inputs
     graphs = read_smiles([SMILES[i] for i in GOOD])
     for ours, theirs in zip(inputs.molecules, graphs, strict=True):
@@ -40,7 +40,7 @@ def test_packed_features_equal_those_of_gattn_data():
     assert inputs.descriptors.isfinite().all()
 
 
-def test_counts_are_twice_those_of_rdkit_up_to_255():
+def test_fingerprint_counts_are_twice_those_of_rdkit_up_to_255():
     inputs = featurise(SMILES).inputs
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
     for row, smiles in zip(inputs.counts, inputs.molecules.smiles, strict=True):
@@ -50,7 +50,7 @@ def test_counts_are_twice_those_of_rdkit_up_to_255():
     assert inputs.counts.max() == 255
 
 
-def test_counts_of_stereoisomers_differ():
+def test_fingerprint_counts_of_stereoisomers_differ():
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
     for one, other, flat in (
         ("C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O", "CC(N)C(=O)O"),
@@ -78,7 +78,7 @@ TEXTS = st.lists(st.lists(ATOM, max_size=8).map("".join) | st.text(max_size=8), 
 
 @settings(deadline=None, max_examples=60)
 @given(TEXTS, st.integers(1, 5))
-def test_any_text_is_a_molecule_or_an_error_of_its_own_row(texts, chunk):
+def test_featurise_gives_each_text_a_molecule_or_an_error(texts, chunk):
     result = featurise(texts, max_atoms=30)
     assert len(result.errors) == len(texts)
     readable = [i for i, error in enumerate(result.errors) if not error]

@@ -27,7 +27,7 @@ def fitted(**settings) -> MoleculeRegressor:
     return MoleculeRegressor(molecules_per_row=2, **{**TINY, **settings}).fit(ROWS, Y)
 
 
-def test_a_row_is_one_graph_of_its_molecules():
+def test_row_of_two_molecules_is_one_graph_with_both_of_them():
     joined = featurise(["CO + c1ccccc1", "N + O"], row_format=PAIR).inputs
     single = featurise(["CO", "c1ccccc1", "N", "O"]).inputs
     assert joined.molecule_sizes is not None
@@ -49,7 +49,7 @@ def test_a_row_is_one_graph_of_its_molecules():
     assert joined[:0].counts.shape == (0, 4096)
 
 
-def test_bad_molecules_leave_out_only_their_rows():
+def test_invalid_molecule_of_a_pair_leaves_out_only_its_row():
     parsed = featurise(["C + O", "C1CC + O", "C + ", "C", ""], row_format=PAIR)
     assert parsed.row_index.tolist() == [0]
     messages = ["molecule 1: not valid SMILES", "molecule 2: the SMILES is empty", "has 1"]
@@ -57,7 +57,7 @@ def test_bad_molecules_leave_out_only_their_rows():
         assert message in error
 
 
-def test_a_restored_model_of_two_molecules_predicts_the_same(tmp_path):
+def test_loaded_model_of_two_molecules_predicts_the_same(tmp_path):
     model = fitted(model="gp")
     assert model.score(ROWS, Y) > 0.99
     model.save(tmp_path / "model")
@@ -71,7 +71,7 @@ def test_a_restored_model_of_two_molecules_predicts_the_same(tmp_path):
     assert again.embed(ROWS[:3]).shape == (3, 2 * 5 * 16)
 
 
-def test_rows_are_tuples_frames_arrays_or_texts():
+def test_rows_of_two_molecules_may_be_tuples_frames_arrays_or_texts():
     model = fitted(model="gp")
     expected = model.predict(ROWS)
     frame = pd.DataFrame(ROWS, columns=["solute", "solvent"])
@@ -88,7 +88,7 @@ def test_rows_are_tuples_frames_arrays_or_texts():
 
 @pytest.mark.bits
 @pytest.mark.usefixtures("uneven_products")
-def test_ignored_stereo_gives_stereoisomers_one_prediction_if_the_rows_of_products_differ():
+def test_ignore_stereo_gives_stereoisomers_the_same_prediction():
     texts = ["C[C@H](N)O", "C[C@@H](N)O", "CC(N)O"]
     model = MoleculeRegressor(ignore_stereo=True, **TINY).fit(SOLUTES, np.arange(16))
     assert len(set(model.predict(texts))) == 1

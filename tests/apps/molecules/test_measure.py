@@ -8,7 +8,7 @@ from gattn.apps.molecules import MoleculeRegressor
 from gattn.apps.molecules.runs.measure import measure_intervals
 
 
-def test_each_of_several_targets_has_a_coverage():
+def test_coverage_of_intervals_is_measured_for_each_target():
     smiles = [f"{'C' * n}{end}" for n in range(1, 16) for end in "ON"]
     y = np.stack([np.arange(30.0), np.arange(30.0) % 7], axis=1)
     model = MoleculeRegressor(model="gp").fit(smiles, y)

@@ -36,7 +36,7 @@ def test_mcc_and_log_loss_equal_those_of_scikit_learn():
     assert np.isnan(class_agreement(y[:0], p[:0])["mcc"])
 
 
-def test_auto_chooses_the_task_of_several_classes():
+def test_task_auto_is_multiclass_for_texts_of_several_classes():
     several = read_labels([[name] for name in NAMES], ["kind"])
     assert several.task.name == "multiclass"
     assert "3 different texts are read as classes: alcohol, amine, chloride" in several.notes[0]
@@ -51,7 +51,7 @@ def test_auto_chooses_the_task_of_several_classes():
     assert read_labels(both, ["kind", "long"]).task.name == "multiclass"
 
 
-def test_wrong_numbers_of_classes_are_errors():
+def test_number_of_classes_that_does_not_fit_the_task_raises_error():
     with pytest.raises(ValueError, match="needs a target with three classes"):
         read_labels([["a"], ["b"]], ["kind"], "multiclass")
     with pytest.raises(ValueError, match="--task multiclass reads more than two classes"):
@@ -63,7 +63,7 @@ def test_wrong_numbers_of_classes_are_errors():
 
 
 @pytest.mark.parametrize("model", ["attention", "gp"])
-def test_estimator_separates_three_classes(model, tmp_path):
+def test_molecule_classifier_separates_three_classes(model, tmp_path):
     options = {**TINY, "epochs": 25, "batch_size": 8, "learning_rate": 2e-2, "model": model}
     estimator = MoleculeClassifier(**options).fit(SMILES, NAMES)
     assert estimator.classes_.tolist() == ["alcohol", "amine", "chloride"]
@@ -82,7 +82,7 @@ def test_estimator_separates_three_classes(model, tmp_path):
     assert np.shape(refitted.predict_proba(SMILES)) == (60, 2)
 
 
-def test_a_run_of_three_classes_is_trained_predicted_and_explained(tmp_path):
+def test_model_of_three_classes_is_trained_predicted_and_explained(tmp_path):
     table = tmp_path / "kinds.csv"
     table.write_text("smiles,kind\n" + "".join(f"{s},{n}\n" for s, n in zip(SMILES, NAMES)))
     changes = {"model": "gp", "data": str(table), "target": ("kind",), "workers": 1}
@@ -105,7 +105,7 @@ def test_a_run_of_three_classes_is_trained_predicted_and_explained(tmp_path):
 
 
 @pytest.mark.parametrize("kinds", [2, 3])
-def test_a_set_contains_the_prediction_and_no_probability_is_0_or_1(kinds) -> None:
+def test_label_sets_contain_the_prediction_and_probabilities_are_inside_0_and_1(kinds) -> None:
     # The labels are random, so a Gaussian process without calibration is overconfident.
     y = np.random.default_rng(0).integers(0, kinds, len(SMILES))
     model = MoleculeClassifier(model="gp").fit(SMILES, y)

@@ -25,7 +25,7 @@ def test_nearest_similarity_is_the_maximum_over_all_training_molecules(
     assert torch.equal(NearestMolecules(packed).similarity(3 * queries), expected)
 
 
-def test_no_training_molecules_or_bits_give_similarity_zero() -> None:
+def test_similarity_is_zero_without_training_molecules_or_set_bits() -> None:
     bits, none = torch.full((8, 2), 255, dtype=torch.uint8), torch.zeros(8, 0, dtype=torch.uint8)
     counts = torch.zeros(3, 8, dtype=torch.uint8)
     assert NearestMolecules(none).similarity(counts).tolist() == [0, 0, 0]
@@ -33,7 +33,7 @@ def test_no_training_molecules_or_bits_give_similarity_zero() -> None:
     assert NearestMolecules(bits).similarity(counts[:0]).shape == (0,)
 
 
-def test_a_measured_molecule_is_its_own_nearest_neighbour() -> None:
+def test_nearest_neighbour_of_a_training_molecule_is_itself() -> None:
     from gattn.apps.molecules import MoleculeRegressor
 
     smiles = ["C" * n + "O" for n in range(24, 0, -1)]

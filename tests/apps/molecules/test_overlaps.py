@@ -50,7 +50,7 @@ def with_others(**parts):
     return facts_of(train, val, test)
 
 
-def test_parts_of_different_molecules_have_no_note():
+def test_splits_of_different_molecules_have_no_note_on_overlaps():
     facts = with_others()
     assert counts(facts) == [0, 0, 0]
     assert overlap_notes(facts) == []
@@ -63,7 +63,7 @@ def test_parts_of_different_molecules_have_no_note():
         " CCO ", "[H:9]OCC", "[H]C([H])([H])C([H])([H])O[H]",
     ],
 )  # fmt: skip
-def test_an_overlap_is_counted_in_every_writing_of_the_molecules(writing):
+def test_molecule_in_two_splits_is_counted_for_every_form_of_its_smiles(writing):
     for pair in PAIRS:
         a, b = pair.split("/")
         facts = with_others(**{a: [("CCO", 1.0), ("CCO", 1.0)], b: [(writing, 1.0)]})
@@ -100,7 +100,7 @@ def run(tmp_path_factory):
     return folder, lines, metrics
 
 
-def test_overlaps_are_in_the_output_the_report_and_the_metrics(run):
+def test_overlaps_of_splits_are_in_output_report_and_metrics(run):
     folder, lines, metrics = run
     assert counts(metrics["overlaps"]) == [1, 1, 1]
     report = (folder / "run" / "report.html").read_text()
@@ -114,7 +114,7 @@ def test_overlaps_are_in_the_output_the_report_and_the_metrics(run):
 
 
 @pytest.mark.parametrize("split", ["random", "scaffold"])
-def test_writings_of_one_molecule_are_in_one_part(tmp_path, split):
+def test_different_smiles_of_one_molecule_are_in_one_split(tmp_path, split):
     rings = [f"C1{'C' * n}C1{end}" for n in range(1, 13) for end in ("", "O", "N")]
     writings = [f"{text} name" if i % 2 else f"[H]{text}" for i, text in enumerate(rings)]
     texts = [*rings, *writings]
@@ -127,7 +127,7 @@ def test_writings_of_one_molecule_are_in_one_part(tmp_path, split):
     assert counts(metrics["overlaps"]) == [0, 0, 0]
 
 
-def test_evaluation_leaves_out_training_molecules_in_another_writing(run, tmp_path):
+def test_evaluate_leaves_out_training_molecules_with_another_smiles(run, tmp_path):
     folder, _, _ = run
     table = tmp_path / "new.csv"
     table.write_text(
@@ -142,7 +142,7 @@ def test_evaluation_leaves_out_training_molecules_in_another_writing(run, tmp_pa
     assert "3 rows (2 molecules) left out, because the model was trained or validated" in lines[0]
 
 
-def test_fit_warns_of_a_validation_part_that_overlaps():
+def test_fit_warns_if_a_validation_molecule_is_in_the_training_set():
     model, y = MoleculeRegressor(model="gp"), [float(i) for i in range(len(CHAINS))]
     with pytest.warns(UserWarning, match="1 molecule in both the training and the validation"):
         model.fit(CHAINS, y, validation=(["[H]OC", "CCF"], [0.0, 1.0]))

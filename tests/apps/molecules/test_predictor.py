@@ -54,7 +54,7 @@ def assert_equal(one: Prediction, other: Prediction) -> None:
 
 
 @pytest.mark.parametrize("model", ["stacked", "attention", "gp"])
-def test_a_restored_model_predicts_the_same(model: str) -> None:
+def test_restored_molecule_predictor_predicts_the_same(model: str) -> None:
     inputs, y = chains_and_targets()
     predictor = fitted(y, model=model, ensemble=2)
     tensors, facts = predictor.state()
@@ -68,7 +68,7 @@ def test_a_restored_model_predicts_the_same(model: str) -> None:
     assert len(predictor.history) == len(predictor.networks)
 
 
-def test_the_mean_weights_the_better_component_more() -> None:
+def test_stacked_mean_gives_the_better_component_more_weight() -> None:
     inputs, y = chains_and_targets()
     predictor = fitted(y)
     prediction = predictor.predict(inputs)
@@ -89,14 +89,14 @@ def test_the_mean_weights_the_better_component_more() -> None:
 
 
 @pytest.mark.parametrize("model", ["stacked", "gp"])
-def test_the_error_of_a_molecule_without_similar_ones_is_that_of_the_labels(model: str) -> None:
+def test_std_of_a_molecule_unlike_training_ones_is_that_of_labels(model: str) -> None:
     _, y = chains_and_targets()
     predictor = fitted(y[:, :1], model=model)
     far, near = predictor.predict(featurise(["[Na+].[Cl-]", "OCCCC"]).inputs).std[:, 0].tolist()
     assert far > 0.999 * float(y[:60, 0].std(correction=0)) > 3 * near
 
 
-def test_members_differ_and_the_first_member_is_the_single_network() -> None:
+def test_first_network_of_an_ensemble_equals_a_single_network() -> None:
     inputs, y = chains_and_targets()
     several, alone = (
         fitted(y, model="attention", ensemble=number).predict(inputs).member_predictions
@@ -122,7 +122,7 @@ def test_predictions_of_classes_with_missing_labels_are_probabilities() -> None:
 
 
 @pytest.mark.parametrize("model", ["stacked", "attention", "gp"])
-def test_the_validation_part_is_predicted_by_a_model_chosen_without_it(model: str) -> None:
+def test_validation_prediction_does_not_depend_on_the_label_of_its_row(model: str) -> None:
     _, y = chains_and_targets()
     settings = {"model": model, "seed": 1}
     folds = assign_folds(torch.arange(24), seed=1)
@@ -142,7 +142,7 @@ def test_the_validation_part_is_predicted_by_a_model_chosen_without_it(model: st
     assert len(again.validation.mean) == 0
 
 
-def test_intervals_are_calibrated_by_training_molecules_without_their_labels() -> None:
+def test_intervals_are_calibrated_by_leave_out_predictions_of_training_rows() -> None:
     inputs, y = chains_and_targets()
     predictor = fitted(y)
     measured = predictor.left_out[0].isfinite()
@@ -154,7 +154,7 @@ def test_intervals_are_calibrated_by_training_molecules_without_their_labels() -
     assert ((mean - labels) / std).square().mean().sqrt() == pytest.approx(1, abs=0.3)
 
 
-def test_each_fold_takes_the_epoch_that_the_others_choose() -> None:
+def test_epoch_of_each_validation_fold_is_selected_by_the_other_folds() -> None:
     inputs, y = chains_and_targets()
     val = MoleculeBatches(inputs[60:], y[60:, :1], ONES[60:])
     network = make_network(MoleculeSettings(**TINY), 1)
@@ -176,7 +176,7 @@ def test_each_fold_takes_the_epoch_that_the_others_choose() -> None:
         assert torch.equal(cross_fitted[folds == epoch], (truth + 5).double()[folds == epoch])
 
 
-def test_rows_of_one_molecule_are_left_out_together() -> None:
+def test_leave_out_prediction_omits_all_rows_of_the_molecule() -> None:
     inputs, y = chains_and_targets()
     twice = torch.cat([torch.arange(60, 84), torch.tensor([60, 61])])
     settings = MoleculeSettings(model="gp")
@@ -193,7 +193,7 @@ def test_rows_of_one_molecule_are_left_out_together() -> None:
     assert (errors[0] < errors[1]).all()
 
 
-def test_no_molecules_give_empty_predictions_and_embeddings() -> None:
+def test_predictions_and_embeddings_of_no_molecules_are_empty() -> None:
     inputs, y = chains_and_targets()
     predictor = fitted(y)
     prediction = predictor.predict(inputs[:0])
@@ -210,7 +210,7 @@ def test_no_molecules_give_empty_predictions_and_embeddings() -> None:
         fitted(y, model="gp").embed(inputs)
 
 
-def test_only_a_stacked_model_without_trees_gives_a_reason_for_its_missing_forest() -> None:
+def test_stacked_model_without_trees_states_why_it_has_no_forest() -> None:
     _, y = chains_and_targets()
     assert list(fitted(y).weights) == ["attention", "gp", "forest"]
     without = fitted(y, trees=0)
@@ -219,7 +219,7 @@ def test_only_a_stacked_model_without_trees_gives_a_reason_for_its_missing_fores
     assert fitted(y, model="gp").without_forest == ""
 
 
-def test_a_measured_target_corrects_the_other_target_of_its_molecule() -> None:
+def test_measured_target_improves_the_prediction_of_the_other_target() -> None:
     inputs, y = chains_and_targets()
     shared = torch.randn(len(y), 1, generator=torch.Generator().manual_seed(1)).double()
     complete = y[:, :1] + shared.expand(-1, 2)

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 FIGURES = json.loads((folder_of("bbb") / "figures.json").read_text())
 
 
-def test_a_name_of_a_model_is_found_unless_a_folder_has_it(tmp_path, monkeypatch):
+def test_name_of_a_distributed_model_is_resolved_unless_a_folder_has_it(tmp_path, monkeypatch):
     assert names() == ["bbb"]
     assert resolve(Path("bbb")) == folder_of("bbb")
     assert resolve(Path("runs/bbb")) == Path("runs/bbb")
@@ -31,7 +31,7 @@ def test_a_name_of_a_model_is_found_unless_a_folder_has_it(tmp_path, monkeypatch
     assert resolve(Path("bbb")) == Path("bbb")
 
 
-def test_model_card_contains_the_recorded_figures():
+def test_model_card_of_bbb_contains_the_recorded_figures():
     card = (folder_of("bbb") / "card.md").read_text("utf-8")
     assert card == (ROOT / "docs/guide/bbb.md").read_text("utf-8") == card_of(FIGURES)
     test, external = FIGURES["test"], FIGURES["external"]
@@ -43,7 +43,7 @@ def test_model_card_contains_the_recorded_figures():
     assert "## Unsuitable uses" in card
 
 
-def test_the_encoder_is_small_and_its_card_has_its_figures():
+def test_encoder_is_below_500_kilobytes_and_its_card_is_up_to_date():
     assert encoder_names() == ["encoder-128"]
     folder = encoder_folder("encoder-128")
     assert sum(file.stat().st_size for file in folder.iterdir()) < 5e5
@@ -65,7 +65,7 @@ def test_predict_reads_a_distributed_model_by_its_name(tmp_path, monkeypatch):
     assert bad["error"]
 
 
-def test_a_stored_model_predicts_the_same_with_other_versions():
+def test_distributed_model_gives_its_recorded_predictions():
     model, _ = load_model("bbb")
     texts = [
         "CC(C)Cc1ccc(cc1)C(C)C(=O)O", "CN1C=NC2=C1C(=O)N(C(=O)N2C)C", "OCC1OC(O)C(O)C(O)C1O",
@@ -78,7 +78,7 @@ def test_a_stored_model_predicts_the_same_with_other_versions():
     assert piece.result.std[:, 0].tolist() == pytest.approx(stored, abs=1e-5)
 
 
-def test_a_model_without_atom_pairs_does_not_count_them(monkeypatch):
+def test_model_without_an_atom_pair_kernel_counts_no_atom_pairs(monkeypatch):
     def fail(arrays):
         raise AssertionError("atom pairs were counted")
 
@@ -94,7 +94,7 @@ def test_a_model_without_atom_pairs_does_not_count_them(monkeypatch):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("B3DB") is None, reason="qc-b3db is not installed")
-def test_the_external_figures_are_reproduced(tmp_path):
+def test_evaluation_on_b3db_reproduces_the_recorded_figures(tmp_path):
     from benchmarks.molecules.bbb import write_tables
     from gattn.apps.molecules.runs.evaluate import evaluate_table
 

@@ -25,7 +25,7 @@ def edges_of(edge_index: Tensor) -> set[tuple[int, ...]]:
     return set(map(tuple, edge_index.t().tolist()))
 
 
-def test_paired_atoms_have_one_node_and_bonds_of_both_sides():
+def test_mapped_atoms_of_a_reaction_share_a_node_with_bonds_of_both_sides():
     x, edge_index, edge_attr = graph_of(SWAP)
     assert x.shape == (3, 2 * d)
     assert edges_of(edge_index) == {(0, 1), (1, 0), (0, 2), (2, 0)}
@@ -41,7 +41,7 @@ def test_paired_atoms_have_one_node_and_bonds_of_both_sides():
     assert torch.equal(edge_attr[formed], torch.cat([torch.zeros(b), other[0]]))
 
 
-def test_the_graph_does_not_depend_on_the_numbers_and_the_order():
+def test_reaction_prediction_does_not_depend_on_map_numbers_or_order():
     model = MoleculeRegressor(reaction=True, model="attention", epochs=1, width=16, heads=2)
     model.fit(REACTIONS, np.arange(len(REACTIONS)))
     other = "[OH-:7].[Br:5][CH3:4]>>[Br-:5].[OH:7][CH3:4]"
@@ -50,7 +50,7 @@ def test_the_graph_does_not_depend_on_the_numbers_and_the_order():
     assert model.predict([SWAP]) != pytest.approx(model.predict([reverse]), abs=1e-4)
 
 
-def test_fingerprints_contain_the_reactants_and_the_change():
+def test_reaction_fingerprint_contains_reactants_and_their_change():
     inputs = featurise([SWAP], row_format=FORMAT).inputs
     left, right = featurise(["CBr.[OH-]", "CO.[Br-]"]).inputs.counts.short()
     counts = inputs.counts[0].short().reshape(3, -1)
@@ -62,7 +62,7 @@ def test_fingerprints_contain_the_reactants_and_the_change():
     assert torch.equal(inputs.descriptors[0], expected)
 
 
-def test_bad_reactions_leave_out_only_their_rows():
+def test_featurise_skips_only_rows_with_invalid_reactions():
     texts = {
         "C>>C": "no atom has the same map number",
         "[CH4:1]>>[NH3:1]": "atom map number 1 is C in the reactants, but N in the products",
@@ -77,7 +77,7 @@ def test_bad_reactions_leave_out_only_their_rows():
         assert re.search(expected, error), error
 
 
-def test_mapped_hydrogens_belong_to_their_neighbours():
+def test_mapped_hydrogens_are_counted_at_their_neighbours():
     assert mapped_atoms("[H:1][CH2:2][13CH3:3]") == [("C", 2), ("C", 3)]
     text = "[H:1][CH3:2].[Cl:3]>>[H:1][Cl:3].[CH3:2]"
     parsed = featurise([text], row_format=FORMAT)
@@ -85,7 +85,7 @@ def test_mapped_hydrogens_belong_to_their_neighbours():
     assert len(parsed.inputs.molecules.arrays.x) == 2
 
 
-def test_atom_map_numbers_that_rdkit_cannot_read_pair_the_atoms_of_a_reaction():
+def test_unusual_atom_map_numbers_pair_the_atoms_of_a_reaction():
     text = "[H:1][CH3:002].[Cl:99999999999]>>[H:1][Cl:99999999999].[CH3:2]"
     parsed = featurise([text], row_format=FORMAT)
     assert parsed.errors == [""]
@@ -99,7 +99,7 @@ REACTIONS = [
 ]
 
 
-def test_saved_models_predict_reactions(tmp_path):
+def test_loaded_model_of_reactions_predicts_the_same(tmp_path):
     y = np.arange(len(REACTIONS), dtype=float)
     model = MoleculeRegressor(reaction=True, epochs=2, width=16, heads=2, add_h=True)
     model.fit(REACTIONS, y).save(tmp_path / "model")

@@ -28,7 +28,7 @@ def read(table, targets=("Standard Value",), relation="", **options):
     return read_source(settings, **options)
 
 
-def test_labels_with_a_relation_are_not_read_as_measured(table):
+def test_labels_with_a_relation_raise_error_without_the_option_censored(table):
     with pytest.raises(ValueError, match=r"column 'Standard Relation'.*bounded-mse.*--censored"):
         read(table)
     labels = read(table, style=NumberFormat(censored="limit")).labels
@@ -39,7 +39,7 @@ def test_labels_with_a_relation_are_not_read_as_measured(table):
     assert np.isnan(dropped.labels.y[:, 0]).sum() == 8
 
 
-def test_a_relation_of_several_targets_must_be_named(table):
+def test_relation_column_of_several_targets_requires_its_option(table):
     targets = ("Standard Value", "other")
     with pytest.raises(ValueError, match="with --relation-column"):
         read(table, targets)
@@ -47,7 +47,7 @@ def test_a_relation_of_several_targets_must_be_named(table):
     assert np.isnan(source.labels.y).sum(0).tolist() == [8, 8]
 
 
-def test_several_units_in_a_column_of_units_have_a_note(tmp_path):
+def test_note_lists_the_units_if_a_unit_column_has_several(tmp_path):
     def notes(units):
         path = tmp_path / "units.csv"
         rows = [f"{'C' * (i + 1)},{i + 1},{unit}" for i, unit in enumerate(units)]
@@ -58,7 +58,7 @@ def test_several_units_in_a_column_of_units_have_a_note(tmp_path):
     assert not any("units" in note for note in notes(["nM", "nM", ""]))
 
 
-def test_a_target_without_two_labels_is_left_out(table):
+def test_target_with_fewer_than_two_labels_is_left_out(table):
     options = {"relation": "Standard Relation", "style": NumberFormat(censored="bound")}
     source = read(table, ("Standard Value", "constant", "other"), **options)
     assert source.targets == ("Standard Value", "other")
@@ -67,7 +67,7 @@ def test_a_target_without_two_labels_is_left_out(table):
         read(table, ("constant",), **options)
 
 
-def test_classes_that_differ_in_case_have_a_note():
+def test_classes_that_differ_only_in_case_have_a_note():
     labels = read_labels([[x] for x in ("Yes", "yes", "no", "No") * 3], ["y"])
     assert len([note for note in labels.notes if "differ only in case" in note]) == 2
     with pytest.raises(ValueError, match="'No' and 'no' differ only in case"):

@@ -31,7 +31,7 @@ def test_stereo_marks_are_removed_as_rdkit_removes_stereochemistry(text):
     assert Chem.MolToSmiles(without) == Chem.MolToSmiles(expected)
 
 
-def test_stereoisomers_become_one_molecule():
+def test_ignore_stereo_gives_stereoisomers_one_canonical_smiles():
     texts = ["C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O", "CC(N)C(=O)O"]
     parsed = featurise(texts, row_format=RowFormat(ignore_stereo=True))
     assert len(set(parsed.canonical)) == 1
@@ -39,7 +39,7 @@ def test_stereoisomers_become_one_molecule():
     assert len(set(featurise(texts).canonical)) == 3
 
 
-def test_rows_of_several_molecules_are_divided_or_refused():
+def test_row_with_a_wrong_number_of_molecules_raises_error():
     pair = RowFormat(molecules=2)
     assert pair.split("CCO name + O") == ["CCO name", "O"]
     assert join_smiles(["CCO a + b", None]) == "CCO a +b + "
@@ -49,7 +49,7 @@ def test_rows_of_several_molecules_are_divided_or_refused():
             pair.split(text)
 
 
-def test_a_reaction_has_two_sides_or_is_refused():
+def test_reaction_without_two_sides_raises_error():
     reaction = RowFormat(reaction=True)
     assert reaction.split("CC>O>CO name") == ["CC.O", "CO"]
     for text, message in (

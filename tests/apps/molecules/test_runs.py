@@ -12,7 +12,7 @@ from gattn.apps.molecules.runs.source import read_source
 SMILES = [f"{'C' * n}{end}" for n in range(1, 16) for end in "ON"]
 
 
-def test_the_task_is_read_from_the_labels():
+def test_task_auto_is_inferred_from_the_labels():
     for cells, setting, task, y in (
         (["0", "1", ""], "auto", "classification", [0, 1, None]),
         (["yes", "no", "yes"], "auto", "classification", ["yes", "no", "yes"]),
@@ -32,7 +32,7 @@ def test_the_task_is_read_from_the_labels():
 MANY = [str(n + 0.5) for n in range(40)]
 
 
-def test_a_loss_that_depends_on_the_value_is_an_error():
+def test_labels_that_look_like_numbers_but_are_none_raise_error():
     for extra, message in (
         (["1,008"], "1 label with a decimal comma or .* for example '1,008' in line 41 .use"),
         (["3,25"], r"1 label with a decimal comma .* Write plain numbers: .* would bias the"),
@@ -50,7 +50,7 @@ def test_a_loss_that_depends_on_the_value_is_an_error():
         assert np.isfinite(labels.y[:40]).all()
 
 
-def test_texts_of_one_among_several_targets_are_left_out_at_any_share():
+def test_texts_in_one_of_several_targets_are_left_out():
     cells = [[c, "see note" if i % 4 == 0 else c] for i, c in enumerate(MANY)]
     labels = read_labels(cells, ["a", "b"])
     assert labels.problems == [""] * 40
@@ -67,7 +67,7 @@ def test_texts_of_one_among_several_targets_are_left_out_at_any_share():
 @pytest.mark.parametrize(
     "words", [["inconclusive"], ["n.d.", "n.d."], ["?"], ["see note", "TRUE"], ["inconclusive"] * 9]
 )
-def test_zero_and_one_among_texts_ask_for_the_task(words):
+def test_labels_of_zero_one_and_texts_raise_error_that_asks_for_the_task(words):
     cells = [[c] for c in ["0", "1"] * 20 + words]
     first = re.escape(repr(words[0]))
     message = (
@@ -85,7 +85,7 @@ def test_zero_and_one_among_texts_ask_for_the_task(words):
         assert labels.counts["y"]["left_out"] == len(words)
 
 
-def test_labels_that_cannot_be_learned_are_an_error_with_counts():
+def test_labels_that_do_not_fit_the_task_raise_error_with_counts():
     for cells, task, message in (
         (["0", "1", "2"] * 4, "classification", r"it has 3: 0 \(4 labels, first in line 1\), 1"),
         (["yes", "no", "maybe"] * 4, "classification", r"3: 'maybe' \(4 labels, first in line 3"),
@@ -102,7 +102,7 @@ def test_labels_that_cannot_be_learned_are_an_error_with_counts():
             read_labels([[cell] for cell in cells], ["y"], task)
 
 
-def test_a_word_for_a_missing_class_has_a_note():
+def test_words_that_are_read_as_missing_classes_have_a_note():
     labels = read_labels([[c] for c in ["active", "inactive", "NA", "none"] * 3], ["y"])
     assert labels.task.name == "classification"
     assert labels.notes == (
@@ -111,13 +111,13 @@ def test_a_word_for_a_missing_class_has_a_note():
     assert labels.counts["y"] == {"read": 6, "missing": 6, "left_out": 0, "censored": 0}
 
 
-def test_labels_of_an_evaluation_may_be_equal():
+def test_labels_of_an_evaluation_may_have_one_value():
     for cell, task in (("3", "regression"), ("1", "classification")):
         labels = read_labels([[cell], [cell]], ["y"], task, learnable=False)
         assert labels.y.tolist() == [[float(cell)], [float(cell)]]
 
 
-def test_targets_of_two_tasks_are_an_error():
+def test_targets_of_numbers_and_classes_together_raise_error():
     with pytest.raises(ValueError, match="they are a: regression, b: classification"):
         read_labels([["0.5", "0"], ["1.5", "1"]], ["a", "b"])
 
@@ -131,7 +131,7 @@ def test_targets_of_two_tasks_are_an_error():
         ("CCF,1,2,3,4", ""),
     ],
 )
-def test_a_number_that_the_separator_divides_is_an_error(tmp_path, row, message):
+def test_row_with_a_decimal_comma_as_separator_raises_error(tmp_path, row, message):
     path = tmp_path / "a.csv"
     path.write_text("smiles,a,b\n" + "".join(f"{s},{n},{n}\n" for n, s in enumerate(SMILES)) + row)
     settings = RunSettings(data=str(path), target=("a", "b"))
@@ -143,7 +143,7 @@ def test_a_number_that_the_separator_divides_is_an_error(tmp_path, row, message)
     assert [bad.row for bad in source.bad] == [30]
 
 
-def test_impossible_settings_are_an_error():
+def test_invalid_settings_of_a_molecule_run_raise_error():
     for options, message in (
         ({"epoch": 3}, "unknown setting epoch"),
         ({"seed": 2**70}, "seed must be a whole number, at least 0 and at most 2147483647"),

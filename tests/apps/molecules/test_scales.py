@@ -39,7 +39,7 @@ def of_one():
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-9, 1e-3, 1e6, 1e12])
-def test_predictions_are_in_the_unit_of_the_labels(of_one, scale) -> None:
+def test_predictions_and_metrics_scale_with_the_unit_of_the_labels(of_one, scale) -> None:
     prediction, scores, baselines, intervals, _ = of_one
     other, other_scores, other_baselines, other_intervals, y = fitted(scale * LABELS, **GP)
     torch.testing.assert_close(other.mean / scale, prediction.mean, rtol=1e-6, atol=0)
@@ -53,7 +53,7 @@ def test_predictions_are_in_the_unit_of_the_labels(of_one, scale) -> None:
     assert other_intervals["mean_width"] / scale == pytest.approx(intervals["mean_width"], rel=1e-6)
 
 
-def test_only_equal_values_are_constant() -> None:
+def test_scale_of_labels_is_one_only_if_all_values_are_equal() -> None:
     nan = float("nan")
     values = torch.tensor(
         [[0.1, 1e6, 1e-200, nan], [0.1, 1e6 + 1e-3, 3e-200, nan], [0.1, nan, nan, nan]],

@@ -14,7 +14,7 @@ from gattn.apps.molecules.stacking import (
 )
 
 
-def test_the_weight_is_the_best_on_a_grid() -> None:
+def test_fitted_mixture_weight_equals_the_best_weight_of_a_grid() -> None:
     generator = torch.Generator().manual_seed(0)
     first, second = torch.randn(2, 200, generator=generator).double() * torch.tensor([[0.5], [0.7]])
     first[::5] = torch.nan
@@ -35,7 +35,7 @@ def test_the_weight_is_the_best_on_a_grid() -> None:
     assert abs(weight - float(0.8 + trust * (ridge - 0.8))) < 2e-3
 
 
-def test_repeated_errors_of_one_group_count_once() -> None:
+def test_repeated_errors_of_one_group_count_once_in_the_mixture_weight() -> None:
     first, second = torch.randn(2, 40, generator=torch.Generator().manual_seed(2)).double()
     second = 0.7 * first + 0.6 * second
     groups, prior = torch.arange(40), 0.1
@@ -48,7 +48,7 @@ def test_repeated_errors_of_one_group_count_once() -> None:
     assert fit_mixture(*repeated, prior, ones, torch.arange(200), zeros) > once + 0.01
 
 
-def test_overconfident_probabilities_are_calibrated_and_never_0_or_1() -> None:
+def test_shrinkage_calibrates_overconfident_probabilities() -> None:
     y = torch.tensor([[1.0, 0.0]]).repeat(50, 1)
     y[::3] = y[::3].flip(1)
     certain = torch.tensor([[1.0, 0.0]]).repeat(50, 1)
@@ -63,7 +63,7 @@ def test_overconfident_probabilities_are_calibrated_and_never_0_or_1() -> None:
     assert fit_shrinkage(y[:0], y[:0], torch.ones(0), (2,))[0] == pytest.approx(1)
 
 
-def test_each_target_has_weights_of_its_own_near_the_common_weights_for_few_labels() -> None:
+def test_weights_of_a_target_with_few_labels_are_near_the_common_weights() -> None:
     generator = torch.Generator().manual_seed(0)
     y = torch.randn(400, 3, generator=generator).double()
     y[5:, 2] = torch.nan
@@ -85,7 +85,7 @@ def test_each_target_has_weights_of_its_own_near_the_common_weights_for_few_labe
 
 
 @pytest.mark.parametrize("measured", [0, 1, 90])
-def test_errors_of_few_validation_molecules_have_no_large_coefficient(measured) -> None:
+def test_spread_coefficients_of_few_validation_errors_are_small(measured) -> None:
     draw = torch.Generator().manual_seed(0)
     kernel, gap = torch.rand(590, 1, generator=draw), torch.rand(590, 1, generator=draw)
     # Only the 90 validation molecules at the end have a difference to the network.

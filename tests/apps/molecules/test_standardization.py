@@ -26,7 +26,7 @@ def model() -> MoleculeEstimator:
 
 @pytest.mark.bits
 @pytest.mark.usefixtures("uneven_products")
-def test_a_salt_and_its_parent_have_one_prediction_if_the_rows_of_products_differ(model):
+def test_standardised_salt_and_parent_have_the_same_prediction(model):
     mean, std = model.predict(FORMS, return_std=True)
     assert mean[0] == mean[1] == mean[2]
     assert std[0] == std[1] == std[2]
@@ -38,7 +38,7 @@ def test_a_salt_and_its_parent_have_one_prediction_if_the_rows_of_products_diffe
         np.testing.assert_allclose(sorted(other.weights), sorted(first.weights), atol=1e-6)
 
 
-def test_a_saved_model_standardises_again(model, tmp_path):
+def test_loaded_model_standardises_its_molecules(model, tmp_path):
     model.save(tmp_path)
     again, card = load_model(tmp_path)
     assert card["parameters"]["standardize"] == ["neutral", "largest-fragment"]
@@ -50,7 +50,7 @@ def test_a_saved_model_standardises_again(model, tmp_path):
     assert explained[1].explanation.smiles == "CCCC(=O)O"
 
 
-def test_forms_of_one_molecule_are_in_one_part():
+def test_salt_and_free_base_of_one_molecule_are_in_one_split():
     smiles = [form for n in range(2, 22) for form in (f"{'C' * n}N", f"Cl.{'C' * n}N")]
     model = MoleculeRegressor(model="gp", standardize=["largest-fragment"])
     with warnings.catch_warnings():

@@ -14,7 +14,7 @@ SMILES = [f"{'C' * n}{end}" for n in range(1, 31) for end in ("O", "N", "C(=O)O"
 LOGS = np.array([0.2 * n - 2 + 0.3 * i for n in range(1, 31) for i in range(3)])
 
 
-def test_transforms_equal_numpy_and_slopes_equal_autograd():
+def test_target_transforms_equal_numpy_and_their_slopes_equal_autograd():
     y = torch.tensor([0.3, 0.02, 0.999], dtype=torch.float64)
     values = y.numpy()
     logits = np.log(values / (1 - values))
@@ -28,7 +28,7 @@ def test_transforms_equal_numpy_and_slopes_equal_autograd():
         np.testing.assert_allclose(transform.slope(y), slope, rtol=1e-12)
 
 
-def test_labels_outside_the_domain_are_one_error():
+def test_labels_outside_the_domain_of_a_target_transform_raise_error():
     for name, labels, message in (
         ("log10", [1.0, 0.0, -2.0], "2 labels are not, the first 0.0 in row 1"),
         ("logit", [0.5, 1.0], "1 label is not, the first 1.0 in row 1"),
@@ -38,7 +38,7 @@ def test_labels_outside_the_domain_are_one_error():
             check_domain(name, np.array(labels), "y", "in row {}".format)
 
 
-def test_a_model_of_log10_equals_a_model_of_the_logarithms(tmp_path):
+def test_model_with_transform_log10_equals_a_model_of_the_logarithms(tmp_path):
     kind = {"model": "gp", "seed": 3}
     plain = MoleculeRegressor(**kind).fit(SMILES, LOGS)
     model = MoleculeRegressor(target_transform="log10", **kind).fit(SMILES, 10**LOGS)
@@ -61,7 +61,7 @@ def test_a_model_of_log10_equals_a_model_of_the_logarithms(tmp_path):
     assert explanation.value == pytest.approx(mean[0], abs=1e-5)
 
 
-def test_censored_labels_are_transformed():
+def test_target_transform_applies_to_censored_labels():
     labels = [f">{10**1.5:.6f}" if value > 1.5 else f"{10**value:.6f}" for value in LOGS]
     limits = [">1.5" if value > 1.5 else f"{value:.9f}" for value in LOGS]
     kind = {"model": "gp", "loss_function": "bounded-mse"}

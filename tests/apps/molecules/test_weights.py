@@ -19,7 +19,7 @@ LENGTH = np.array([float(len(text)) for text in SMILES])
 WRONG = np.arange(len(SMILES)) % 3 == 0
 
 
-def test_wrong_labels_of_low_weight_change_little():
+def test_wrong_labels_of_low_weight_hardly_change_predictions():
     y = np.where(WRONG, 60.0, LENGTH)
     weights = np.where(WRONG, 1e-3, 1.0)
     plain = MoleculeRegressor(model="gp").fit(SMILES, y)
@@ -30,7 +30,7 @@ def test_wrong_labels_of_low_weight_change_little():
     assert np.allclose(scaled.predict(SMILES), careful.predict(SMILES))
 
 
-def test_weights_are_accepted_with_limits_classes_and_validation(tmp_path):
+def test_sample_weights_work_with_limits_classes_and_a_validation_set(tmp_path):
     weights = np.linspace(0.5, 2, len(SMILES))
     limits = np.array([f">{y}" if y > 20 else y for y in LENGTH], dtype=object)
     short = {**TINY, "epochs": 4}
@@ -49,12 +49,12 @@ def test_weights_are_accepted_with_limits_classes_and_validation(tmp_path):
     ("weights", "message"),
     [([1.0], r"must be \[48\]"), ([0.0] * 48, "above 0; row 0 is 0"), ([np.nan] * 48, "row 0 is")],
 )
-def test_wrong_weights_of_rows_are_an_error(weights, message):
+def test_invalid_sample_weights_raise_error(weights, message):
     with pytest.raises(ValueError, match=message):
         MoleculeRegressor(**TINY).fit(SMILES, LENGTH, sample_weight=weights)
 
 
-def test_a_column_of_weights_multiplies_the_losses_of_rows(tmp_path):
+def test_weight_column_is_read_and_rows_without_a_weight_are_left_out(tmp_path):
     table = tmp_path / "weights.csv"
     lines = [f"{s},{y},{1 + i % 2}" for i, (s, y) in enumerate(zip(SMILES, LENGTH))]
     table.write_text("\n".join(["smiles,y,w", *lines, "CCCCF,5,", "CCCCCF,6,0"]) + "\n")
@@ -69,7 +69,7 @@ def test_a_column_of_weights_multiplies_the_losses_of_rows(tmp_path):
     assert metrics["molecules"]["left_out"] == 2
 
 
-def test_labels_with_large_standard_errors_change_little():
+def test_labels_with_large_standard_errors_hardly_change_predictions():
     errors = np.where(WRONG, 20.0, 0.1)
     y = LENGTH + errors * np.random.default_rng(0).normal(size=len(SMILES))
     plain = MoleculeRegressor(model="gp").fit(SMILES, y)
@@ -78,7 +78,7 @@ def test_labels_with_large_standard_errors_change_little():
     assert rmse[1] < 0.5 * rmse[0]
 
 
-def test_a_column_of_errors_weights_the_rows_of_one_target(tmp_path):
+def test_error_column_gives_weights_to_the_rows_of_one_target(tmp_path):
     table = tmp_path / "errors.csv"
     table.write_text("smiles,y,z,e,w\nC,0,1,0,1\nCC,10,2,1,2\nCCC,5,3,-1,1\nCCCC,5,4,,1\n")
     read = {"data": str(table), "error_column": "e", "skip_bad_labels": True}

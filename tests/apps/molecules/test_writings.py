@@ -43,7 +43,7 @@ def _apart(one, other):
     return float(np.max(np.abs(np.asarray(one) - np.asarray(other))))
 
 
-def test_predictions_do_not_depend_on_the_writing_of_the_smiles(model):
+def test_predictions_do_not_depend_on_the_form_of_the_smiles(model):
     predictor, scale = model
     groups = [writings(text, 3 * len(HABITS)) for text in MOLECULES]
     texts = [writing.text for group in groups for writing in group]
@@ -56,14 +56,14 @@ def test_predictions_do_not_depend_on_the_writing_of_the_smiles(model):
     assert (predictions.max_train_similarity == 1).all()
 
 
-def test_isomers_have_different_predictions(model):
+def test_stereoisomers_have_different_predictions(model):
     predictor, scale = model
     mean = predictor.predict(featurise(MOLECULES).inputs).mean[:, 0]
     for one, other in ((2, 3), (4, 5), (6, 7)):
         assert abs(mean[one] - mean[other]) > TOLERANCE * scale
 
 
-def test_explanations_do_not_depend_on_the_writing_of_the_smiles(model):
+def test_explanations_do_not_depend_on_the_form_of_the_smiles(model):
     predictor, scale = model
     count = len(HABITS)
     groups = [writings(text, count, seed=1) for text in MOLECULES]
@@ -88,7 +88,7 @@ def test_explanations_do_not_depend_on_the_writing_of_the_smiles(model):
     assert max(worst) <= TOLERANCE * scale
 
 
-def test_atoms_are_numbered_as_in_the_text(model):
+def test_explained_atoms_are_numbered_in_the_order_of_the_smiles(model):
     predictor, _ = model
     texts = ["[H]OC", "CO", "[2H]C([2H])([2H])O", "[H]/N=C(\\N)c1ccccc1"]
     explanations = explain(predictor, featurise(texts).inputs)

@@ -23,7 +23,7 @@ def rdkit_molecule(smiles):
     "smiles", ["[H]OC", "C([2H])([2H])N", "[H]c1ccc([H])cc1", "[H]N=C(C)[H]", "[H][H]", "O([H])[H]"]
 )
 @pytest.mark.parametrize("add_h", [False, True])
-def test_written_hydrogens_have_an_entry(smiles, add_h):
+def test_explicit_hydrogens_of_the_smiles_have_a_list_entry(smiles, add_h):
     """The node of each list entry is an atom of the same element with the same neighbours."""
     molecule = rdkit_molecule(smiles)
     order, arrays = entries(smiles, add_h=add_h)
@@ -43,7 +43,7 @@ def test_written_hydrogens_have_an_entry(smiles, add_h):
             assert set(arrays.edge_index[:, 2 * place].tolist()) == ends
 
 
-def test_lists_with_or_without_hydrogens_give_values_of_heavy_atoms_and_their_bonds():
+def test_lists_with_or_without_hydrogens_match_heavy_atoms_and_bonds():
     order, _ = entries("[H]OC")
     cases = (3, "atom", [1, 2], [0, 1]), (2, "atom", [0, 1], [0, 1]), (2, "bond", [1], [0])
     for count, level, positions, places in cases:
@@ -53,6 +53,6 @@ def test_lists_with_or_without_hydrogens_give_values_of_heavy_atoms_and_their_bo
         place_values(4, "atom", order)
 
 
-def test_lists_of_a_smiles_with_unreadable_map_numbers_are_in_its_order():
+def test_list_entries_follow_a_smiles_with_unreadable_map_numbers():
     order, _ = entries("[H:1][O:02]C")
     assert order.atoms.tolist() == [-1, 0, 1]

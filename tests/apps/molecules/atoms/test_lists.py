@@ -8,7 +8,7 @@ import pytest
 from gattn.apps.molecules.atoms.labels import read_list, read_lists
 
 
-def test_a_cell_with_a_list_gives_its_values():
+def test_read_list_returns_the_values_of_a_cell():
     for cell, values in (
         ("[1, 2.5, null]", [1, 2.5, None]),
         ("(1, 'a')", [1, "a"]),
@@ -26,7 +26,7 @@ def test_a_cell_with_a_list_gives_its_values():
         assert read_list(cell) == values
 
 
-def test_cells_that_are_no_lists_are_errors():
+def test_read_list_of_a_cell_without_a_flat_list_raises_error():
     for cell in ("0.5", "[__import__('os')]", 5.0):
         with pytest.raises(ValueError, match="expected a list"):
             read_list(cell)
@@ -35,14 +35,14 @@ def test_cells_that_are_no_lists_are_errors():
             read_list(cell)
 
 
-def test_labels_of_lists_are_joined_with_the_row_of_each():
+def test_read_lists_joins_labels_with_the_index_of_their_row():
     lists = read_lists([["[1, 2]", ""], ["", ""], ["[3]", "['x']"]], ["a", "b"])
     assert lists.values == [(1, None), (2, None), (3, "x")]
     assert lists.owners.tolist() == [0, 0, 2]
     assert lists.problems == ["", "", ""]
 
 
-def test_lists_of_a_row_that_differ_in_length_or_cannot_be_read_are_its_problem():
+def test_read_lists_reports_rows_with_unequal_or_invalid_lists():
     lists = read_lists([["[1, 2]", "[1]"], ["[1]", "x"], ["[4]", "[5]"]], ["a", "b"])
     assert lists.values == [(4, 5)]
     assert lists.problems[0].endswith("it has 2 values of a, 1 values of b")

@@ -28,7 +28,7 @@ def bond_values(smiles=SMILES):
 
 
 @pytest.mark.parametrize(("level", "rows"), [("atom", 3), ("bond", 2)])
-def test_network_does_not_depend_on_the_order_of_atoms_or_on_the_batch(level, rows):
+def test_atom_network_does_not_depend_on_the_order_of_atoms_or_the_batch(level, rows):
     torch.manual_seed(0)
     settings = MoleculeSettings(width=16, heads=2, layers=2)
     network = AtomNetwork(settings, level, 2).double().eval()
@@ -43,7 +43,7 @@ def test_network_does_not_depend_on_the_order_of_atoms_or_on_the_batch(level, ro
     torch.testing.assert_close(network(both)[-rows:], first)
 
 
-def test_intervals_hold_for_dependent_atoms_of_new_molecules():
+def test_intervals_have_their_coverage_for_correlated_atoms():
     """In this simulation, the errors within a molecule have a common size, and the molecules have 1
     to 40 atoms.
     """
@@ -66,7 +66,7 @@ def model():
     return AtomRegressor(**SMALL).fit(SMILES, atoms={"mass": atom_values()})
 
 
-def test_estimator_predicts_lists_and_is_saved(model, tmp_path):
+def test_atom_regressor_predicts_lists_before_and_after_saving(model, tmp_path):
     with pytest.warns(UserWarning, match="1 SMILES could not be read"):
         predicted = model.predict(["CCCN", "x", "[H]OCC", "C"])["mass"]
     assert [len(each) for each in predicted] == [4, 0, 4, 1]
@@ -83,7 +83,7 @@ def test_estimator_predicts_lists_and_is_saved(model, tmp_path):
     assert model.predict([])["mass"] == []
 
 
-def test_estimator_of_two_targets_of_bonds_reads_missing_lists():
+def test_atom_regressor_accepts_missing_lists_of_bond_targets():
     orders = bond_values()
     doubled = [[2 * value for value in values] for values in orders]
     bonds = {"order": orders, "doubled": [None, *doubled[1:]]}
@@ -93,7 +93,7 @@ def test_estimator_of_two_targets_of_bonds_reads_missing_lists():
         assert abs(predicted[name][0] - factor).max() < 0.2
 
 
-def test_lists_of_wrong_length_and_bad_smiles_are_errors_or_left_out():
+def test_atom_labels_of_wrong_length_raise_error_or_are_skipped():
     values = [*atom_values(), [1.0], [1.0, 2.0], [None, 2.0]]
     smiles = [*SMILES, "CCO", "(", "CO"]
     with pytest.raises(MoleculeError, match="its list has 1 values, and the molecule has 3"):
@@ -117,7 +117,7 @@ def test_lists_of_wrong_length_and_bad_smiles_are_errors_or_left_out():
         AtomRegressor(model="gp", **SMALL).fit(SMILES, atoms={"m": atom_values()})
 
 
-def test_classifier_predicts_two_and_several_classes_of_atoms(tmp_path):
+def test_atom_classifier_predicts_two_and_several_classes(tmp_path):
     symbols = [[a.GetSymbol() for a in m.GetAtoms()] for m in structures()]
     aromatic = [[int(b.GetIsAromatic()) for b in m.GetBonds()] for m in structures()]
     several = AtomClassifier(**SMALL).fit(SMILES, atoms={"element": symbols})

@@ -9,7 +9,7 @@ COLUMNS = ["prediction", "std", "upper", "set", "my column", "input", "class"]
 ROW = ["7.5", "0.5", "inf", "active", "3", "", "a\\b"]
 
 
-def test_a_row_is_selected_by_a_condition():
+def test_condition_of_where_selects_a_row_if_it_is_true():
     for expression, result in (
         ("prediction > 7", True),
         ("5 < prediction and prediction < 8", True),
@@ -32,7 +32,7 @@ def test_a_row_is_selected_by_a_condition():
         assert RowQuery(COLUMNS, where=expression).best([ROW]) == [0] * result
 
 
-def test_query_ranks_rows_and_leaves_out_those_without_a_number():
+def test_query_ranks_rows_and_omits_those_without_a_number():
     rows = [[text, "1", "", "", "", "", ""] for text in ("3", "x", "9", "", "3", "5")]
     assert RowQuery(COLUMNS, by="prediction", top=3).best(rows) == [2, 5, 0]
     assert RowQuery(COLUMNS, by="-prediction * 2*std", top=9).best(rows) == [0, 4, 5, 2]
@@ -40,7 +40,7 @@ def test_query_ranks_rows_and_leaves_out_those_without_a_number():
     assert RowQuery(COLUMNS, by="set", top=10**30).best(rows) == []
 
 
-def test_an_error_names_the_fault_of_a_condition():
+def test_invalid_condition_of_where_raises_error_with_its_reason():
     for expression, message in (
         ("prediction", "must be a condition such as 'prediction > 7'; got 'prediction'"),
         ("prediction >", "not a valid expression"),
@@ -63,12 +63,12 @@ def test_an_error_names_the_fault_of_a_condition():
         assert message in str(raised.value)
 
 
-def test_a_condition_cannot_rank_rows():
+def test_ranking_by_a_condition_raises_error():
     with pytest.raises(SettingsError, match="by: must be a number such as prediction; got"):
         RowQuery(COLUMNS, by="prediction > 7", top=1)
 
 
-def test_a_text_is_compared_with_cells_that_are_not_utf_8():
+def test_condition_compares_text_with_cells_that_are_not_utf_8():
     rows = [[*ROW[:3], text, *ROW[4:]] for text in ("caf\udce9", "Ünï")]
     assert RowQuery(COLUMNS, where="set == 'Ünï'").best(rows) == [1]
     assert RowQuery(COLUMNS, where="set != 'Ünï'").best(rows) == [0]

@@ -5,7 +5,7 @@ import pytest
 from gattn.apps.molecules.screening.plan import find_inputs
 
 
-def test_folders_and_patterns_give_their_files_in_order(tmp_path, monkeypatch):
+def test_input_folders_and_patterns_are_expanded_to_files_in_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("in/b.csv", "in/a.smi.gz", "in/sub/c.parquet", "in/note.md", "in/.h.csv",
                  "in/x.parquet.gz", "out/shards/000000.csv", "other.txt"):  # fmt: skip
