@@ -176,6 +176,9 @@ def split_by_groups(
     Returns:
         The split, each part in ascending order.
 
+    Raises:
+        ValueError: the fractions are invalid.
+
     >>> split_by_groups("aabac", (0.6, 0.2, 0.2), "by letter")
     Split(train: 3, val: 1, test: 1; by letter)
     """
@@ -216,6 +219,9 @@ def split_by_order(
 
     Returns:
         The split, each part in ascending order of the values.
+
+    Raises:
+        ValueError: the fractions are invalid.
 
     >>> split_by_order([2020, 2022, 2021, 2023, 2020], (0.4, 0.4, 0.2), "by year").test
     tensor([3])

@@ -144,7 +144,9 @@ class Canvas:
         return f"<?xml version='1.0' encoding='UTF-8'?>{body}{texts}{end}\n".encode()
 
     def _png(self, drawing: bytes) -> bytes:
-        """Return a PNG drawing with the texts of the canvas."""
+        """Return a PNG drawing with the texts of the canvas. Raises ImportError without matplotlib,
+        whose font is used.
+        """
         from PIL import Image, ImageDraw
 
         picture = Image.open(io.BytesIO(drawing)).convert("RGB")

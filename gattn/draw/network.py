@@ -72,6 +72,9 @@ def sample_network(
         picture. Then it starts from the next node that was not visited. If the network has no more
         than ``most`` nodes, all are returned.
 
+    Raises:
+        ValueError: the shape of ``edges`` is not (2, e), or a number is negative or not an integer.
+
     Example:
         >>> sample_network([[0, 1, 3], [1, 2, 4]], 5, most=3).tolist()
         [0, 1, 2]

@@ -79,7 +79,9 @@ def sample_hop(
 def reference_hop(
     layout: Layout, nodes: Tensor, batch_index: Tensor, draw: Draw, batch_range: tuple[int, int]
 ) -> Hop:
-    """Draw the edges of one hop in plain PyTorch; see :func:`sample_hop`."""
+    """Draw the edges of one hop in plain PyTorch; see :func:`sample_hop`. Raises ValueError if the
+    batch has too many edges.
+    """
     begin = layout.rowptr[nodes].long()
     degree = layout.rowptr[nodes + 1].long() - begin
     offsets = torch.cat([degree.new_zeros(1), _counts(degree, draw).cumsum(0)])
@@ -163,7 +165,9 @@ _FIELDS = (
 def _cpu_hop(
     layout: Layout, nodes: Tensor, batch_index: Tensor, draw: Draw, batch_range: tuple[int, int]
 ) -> Hop:
-    """Draw the edges of one hop with the C++ kernels; see :func:`sample_hop`."""
+    """Draw the edges of one hop with the C++ kernels; see :func:`sample_hop`. Raises ValueError if
+    the batch has too many edges.
+    """
     count = nodes.numel()
     max_degree = stats.max_degree(layout) or 0
     offsets = torch.empty(count + 1, dtype=torch.int64)

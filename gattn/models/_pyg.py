@@ -39,6 +39,10 @@ def convolve(conv: pyg.GCNConv, x: Tensor, graph: Graph) -> Tensor:
 
     Returns:
         The new node features, [n, c].
+
+    Raises:
+        TypeError: x does not have the dtype of the layer.
+        ValueError: a shape is wrong.
     """
     if _needs_pyg(conv):
         return conv(x, graph.edge_index)

@@ -90,6 +90,10 @@ class SGFormer(pyg.SGFormer, PyGModel):
 
         Returns:
             Log-probabilities, [n, out_channels].
+
+        Raises:
+            TypeError: the edges have another type, or the dtypes differ.
+            ValueError: a shape is wrong, or an index is out of range.
         """
         x_attention = self.trans_conv(x, batch, batch_size)
         x_conv = self.graph_conv(x, edge_index)

@@ -27,7 +27,7 @@ def node_scores(value: Tensor, vectors: Tensor, *, backend: str | None = None) -
         [t, m, h].
 
     Raises:
-        TypeError: for values of another dtype.
+        TypeError: if the values are not in one of these dtypes.
     """
     if value.dtype not in FLOATS:
         raise TypeError(f"x must be float32, float64, bfloat16 or float16; got {value.dtype}")

@@ -115,7 +115,9 @@ class Batch:
     def sample_hop(
         self, num_neighbors: Mapping[EdgeType, int], replace: bool, random_seed: int
     ) -> None:
-        """Sample edges into the nodes that the last hop added."""
+        """Sample edges into the nodes that the last hop added. Raises ValueError if the batch has
+        2**31 edges.
+        """
         num_nodes = {kind: _total(nodes) for kind, nodes in self._nodes.items()}
         last_hop_offset = {
             kind: num_nodes[kind] - nodes[-1].numel() for kind, nodes in self._nodes.items()

@@ -63,7 +63,9 @@ class AddExpander(BaseTransform):
         self.seed = seed
 
     def forward(self, data: Any) -> Any:
-        """Store the attributes in a graph and return the graph."""
+        """Store the attributes in a graph and return the graph. Raises TypeError unless it is a
+        homogeneous ``Data``, and ValueError if it has no edges.
+        """
         nodes, edges = edges_of(data)
         expander = graphs.expander([nodes], self.degree, seed=self.seed, device=edges.device)
         to_virtual = _to_virtual(nodes, self.num_virtual_nodes, edges.device)

@@ -127,7 +127,9 @@ class AddRelativeRandomWalkPE(BaseTransform):
         self.complete = complete
 
     def forward(self, data: Any) -> Any:
-        """Store the attributes in a graph and return the graph."""
+        """Store the attributes in a graph and return the graph. Raises TypeError unless it is a
+        homogeneous ``Data``, and ValueError if it has no edges.
+        """
         nodes, edges = edges_of(data)
         weight = data.edge_weight if "edge_weight" in data else None
         over = graphs.complete([nodes], device=edges.device)

@@ -186,6 +186,9 @@ def show_rows(path: Path, count: int) -> None:
     Args:
         path: the CSV file.
         count: its number of rows.
+
+    Raises:
+        OSError: the file cannot be read.
     """
     # NumPy, which this module imports, is not needed for --help.
     from gattn.apps.tables.csv_table import open_table, visible

@@ -105,6 +105,10 @@ def predict(
             exist.
         graph: Graph whose nodes are predicted. With --edges, GRAPH is left out. If GRAPH is -, it
             is the standard input, a CSV file.
+
+    Raises:
+        ValueError: the run or the graph cannot be used.
+        OSError: a file cannot be read or written.
     """
     graph = _checked_graph("predict", run, graph, settings)
     from gattn.apps.nodes.runs.predict import predict_graph
@@ -156,6 +160,10 @@ def embed(
 
     Args:
         out: New file to write; its name must end with .parquet or .npy.
+
+    Raises:
+        ValueError: the run, the graph or the output cannot be used.
+        OSError: a file cannot be read or written.
     """
     graph = _checked_graph("embed", run, graph, settings)
     from gattn.apps.nodes.runs.predict import embed_graph

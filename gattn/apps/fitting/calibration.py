@@ -91,6 +91,9 @@ def coverage_reliability(
         A curve with a point for each coverage, over the labels of all targets; no points without
         labels.
 
+    Raises:
+        ValueError: ``interval`` refuses a coverage.
+
     References:
         Kuleshov et al., "Accurate Uncertainties for Deep Learning Using Calibrated Regression"
         (ICML 2018).

@@ -320,7 +320,9 @@ class _Training:
         }
 
     def save(self, path: Path) -> None:
-        """Write the checkpoint in the first process; the others wait until it is written."""
+        """Write the checkpoint in the first process; the others wait until it is written. Raises
+        OSError if the file cannot be written.
+        """
         if self.processes.rank == 0:
             save_checkpoint(path, self.state(), check=not self.saved)
             self.saved = True
@@ -375,8 +377,9 @@ class _Training:
         )
 
     def _step(self, positions: Tensor) -> Tensor:
-        """Take one optimisation step; return the summed loss and the number of labels as a
-        tensor [2] float64.
+        """Take one optimisation step; return the summed loss and the number of labels as a tensor
+        [2] float64. The weights, their average and the state of the optimizer are changed. Raises
+        TrainingError as :meth:`_masked_loss`.
         """
         _, total, count = self._masked_loss(self.network, self.train, positions)
         mean = total / self.processes.sum(count).clamp(min=1)
@@ -399,7 +402,7 @@ class _Training:
     @torch.no_grad()
     def _validate(self, epoch: int) -> float:
         """Return the mean loss of the averaged weights on the validation part, and record their
-        outputs.
+        outputs. Raises TrainingError if the part has no label or the loss is not finite.
         """
         recorded = len(self.validate) <= self.settings.recorded_outputs
         rank, size = self.processes.rank, self.processes.size

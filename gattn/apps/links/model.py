@@ -274,6 +274,10 @@ def fit_network(
 
     Returns:
         The history of the training.
+
+    Raises:
+        TrainingError: a loss is not finite.
+        GraphError: no negative can be drawn for the links.
     """
     inputs, ranking = validation
     batches = DrawnBatches(folds, links, settings.seed)
@@ -695,7 +699,9 @@ class LinkModel:
         return pairs, scores, self.probability(scores, metric)
 
     def view(self, graph: AttributedGraph) -> View:
-        """Convert a graph to the form that the components of the model read."""
+        """Convert a graph to the form that the components of the model read. The view of the last
+        graph is stored in the model, because encoding texts is slow.
+        """
         # The last view is cached, because encoding texts is slow.
         if self._last is None or self._last[0] is not graph:
             x = self.encoder.features(graph)

@@ -65,7 +65,7 @@ def compare(
     blocks: int = 1,
 ) -> list[Tensor]:  # fmt: skip
     """Return the Tanimoto similarities [k, n] of each kind of counts, followed by the results of
-    :func:`compare_descriptors`.
+    :func:`compare_descriptors`. Raises ValueError if the counts differ in columns or dtype.
     """
     pairs = zip(counts, other_counts, strict=True)
     alike = [CountTable.of(others).tanimoto(some).double() for some, others in pairs]
@@ -227,6 +227,9 @@ def negative_log_posterior(
 
     Returns:
         A scalar and [1 + kinds + 3 groups], float64.
+
+    Raises:
+        ValueError: the kernel matrix cannot be factorised, even with a larger diagonal.
     """
     scales: list[float] = theta.exp().tolist()
     size, kinds = len(START_OF_GROUP), count_kinds(parts, theta)
@@ -333,7 +336,9 @@ class GaussianProcess:
         return [factor if self._variance else replace(factor, lower=None) for factor in factors]
 
     def _solve(self) -> Iterator[_Factor]:
-        """Yield the solution of the kernel equation for each target."""
+        """Yield the solution of the kernel equation for each target. Raises ValueError if the
+        kernel matrix cannot be factorised.
+        """
         # Models of earlier versions of gattn have no weights of molecules if all are equal.
         noise = self._tensors.get("noise", torch.ones(len(self.counts)).double())
         rows, parts = torch.empty(0), []
@@ -466,6 +471,9 @@ class GaussianProcess:
             Means [k, t] float64 in the targets' units, and variances [k, t] of a measurement; NaN
             where a row has no label of a target, or is not selected.
 
+        Raises:
+            ValueError: the kernel matrix cannot be factorised.
+
         Reference: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006),
         section 5.4.2.
         """
@@ -509,6 +517,9 @@ class GaussianProcess:
         Returns:
             [k, t] float64 in the targets' units, and the variance of a measurement, [k, t]; zeros
             if the model has no variances.
+
+        Raises:
+            ValueError: the counts have another number of columns or another dtype.
         """
         center, width = self._tensors["center"], self._tensors["width"]
         predictions: list[tuple[Tensor, Tensor]] = []

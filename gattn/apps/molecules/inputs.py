@@ -247,6 +247,9 @@ def mapped_atoms(smiles: str) -> list[tuple[str, int]]:
         A pair for each atom, in order; the element is "" and the number 0 for an atom without a
         map number.
 
+    Raises:
+        ValueError: RDKit cannot read the SMILES.
+
     >>> mapped_atoms("[CH3:2]O[cH:1]"), mapped_atoms("[H:1][O:2]C")
     ([('C', 2), ('', 0), ('C', 1)], [('O', 2), ('', 0)])
     """

@@ -156,6 +156,10 @@ def write_foundation(
         network: the network.
         settings: its settings.
         facts: other values of the card, which JSON can store.
+
+    Raises:
+        ValueError: ``facts`` contains a value that JSON does not support.
+        OSError: the folder cannot be written.
     """
     tensors = {
         name: parameter.detach().half()

@@ -170,6 +170,9 @@ class NearestMolecules:
 
         Returns:
             [k] float32 in 0..1; zeros if there are no training molecules.
+
+        Raises:
+            ValueError: the counts have another number of columns or another dtype.
         """
         largest = torch.zeros(len(counts))
         for queries, table in self._blocks(counts):
@@ -187,6 +190,9 @@ class NearestMolecules:
         Returns:
             [k, m] float32 in 0..1, in the order of the columns of ``train``: eight for each byte,
             with zeros for the molecules that pad a byte.
+
+        Raises:
+            ValueError: the counts have another number of columns or another dtype.
 
         Example:
             >>> train = pack_bits([torch.tensor([[1, 2, 0], [0, 1, 0]], dtype=torch.uint8)])

@@ -310,6 +310,10 @@ class BondAttention(nn.Module):
 
         Returns:
             The new features of the atoms.
+
+        Raises:
+            TypeError: the dtypes differ.
+            ValueError: a shape is wrong.
         """
         projected = projection.linear(x, self.lin.weight)
         heads, channels = self.att_src.shape[1:]
@@ -412,6 +416,9 @@ def with_atom_loops(edge_index: Tensor, edge_attr: Tensor, atoms: int) -> tuple[
 
     Returns:
         The graph of e + n edges, and their features [e + n, d]; zeros for an atom without bonds.
+
+    Raises:
+        ValueError: an index is out of range.
     """
     graph = as_graph(edge_index, (atoms, atoms), self_loops=True)
     rows = edge_attr if graph.kept_edges is None else edge_attr[graph.kept_edges]
@@ -680,6 +687,10 @@ class MoleculeNetwork(AtomLayers):
 
         Returns:
             [g, t], one row for each molecule.
+
+        Raises:
+            ValueError: the batch has shapes that do not fit to the parameters, or a bond joins two
+                molecules.
         """
         if self.molecules > 1:
             reason = "the kernel computes rows of one molecule"

@@ -90,6 +90,9 @@ class SmilesEstimator(SerializableEstimator, Parameters):
         Args:
             smiles: n texts.
             descriptors: [n, f] values of descriptor columns; None if there are no such columns.
+
+        Raises:
+            ValueError: ``max_atoms`` or ``workers`` is below 1.
         """
         parsed = featurise(
             smiles, max_atoms=self.max_atoms, workers=self.workers, row_format=self.row_format
@@ -102,7 +105,9 @@ class SmilesEstimator(SerializableEstimator, Parameters):
     def _pieces(
         self, make: Callable[[MoleculeInputs], Result], items: Iterable[Item], **options: Any
     ) -> Iterator[Piece[Item, Result]]:
-        """Yield the results of a function for chunks of molecules, in the order of the items."""
+        """Yield the results of a function for chunks of molecules, in the order of the items.
+        Raises ValueError if an option of the estimator is below 1.
+        """
         return make_pieces(
             make, items, max_atoms=self.max_atoms, workers=self.workers,
             row_format=self.row_format, **options,

@@ -164,7 +164,9 @@ class AttributedGraph(Nodes):
         return self if self.compact else self._with_edges_of_data(True)
 
     def _with_edges_of_data(self, compact: bool) -> AttributedGraph:
-        """Return the graph with each edge of the data once."""
+        """Return the graph with each edge of the data once. Raises GraphError if an edge leads to a
+        node that does not exist.
+        """
         table = self.edge_table
         pairs = torch.cat([table.pairs, table.pairs.flip(0)], 1) if table.two_way else table.pairs
         table = replace(table, pairs=table.pairs.int() if compact else table.pairs)
@@ -178,6 +180,7 @@ class AttributedGraph(Nodes):
         Random draws, such as splits and dropout, depend on positions. In this order, a training
         does not depend on the order of the rows of the tables. A compact graph, one with features
         ``x`` (whose nodes have numbers) and one with several tables of nodes are not changed.
+        Raises GraphError if an edge leads to a node that does not exist.
         """
         order = torch.arange(len(self))
         if self.compact or self.x is not None or self.network is not None:

@@ -205,7 +205,7 @@ def all_zero(name: str) -> str:
 
 def learn_types(edges: EdgeTable, name: str) -> tuple[Column | None, list[str]]:
     """Return the edge types, of which the first have their own features, and notes. The types are
-    None if there are less than two.
+    None if there are less than two. Raises GraphError if the column does not exist.
     """
     texts = as_texts(edge_column(edges, name), gaps=False)
     counts = Counter(text for text in texts if text)
@@ -347,8 +347,8 @@ class EdgeEncoder:
         return replace(graph, arcs=arcs, edge_index=edges, edge_inputs=inputs)
 
     def permuted(self, graph: AttributedGraph, name: Hashable, seed: int) -> AttributedGraph:
-        """Return the graph from :meth:`attach` after the values of one column were permuted
-        among the edges.
+        """Return the graph from :meth:`attach` after the values of one column were permuted among
+        the edges. Raises GraphError for a value that cannot be used.
         """
         assert graph.edge_inputs is not None
         inputs = graph.edge_inputs
@@ -393,7 +393,7 @@ class EdgeEncoder:
 
     def _structure(self, graph: AttributedGraph) -> tuple[Tensor, Tensor, EdgeStructure]:
         """Return the directed edges, the edges along which messages are sent, and the row of the
-        edge table for each of them.
+        edge table for each of them. Raises GraphError if a time is missing or cannot be read.
         """
         edges = self._edges(graph)
         names = [*self.names, *([self.time] if self.has_edge_times else [])]

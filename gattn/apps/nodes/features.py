@@ -50,7 +50,8 @@ class FeatureEncoder(ColumnEncoder):
         node_names: bool = False,
     ) -> tuple[FeatureEncoder, list[str]]:
         """Fit an encoder to the nodes of a graph; see :meth:`ColumnEncoder.fit_columns`. Without
-        columns, the features are degrees and random walks.
+        columns, the features are degrees and random walks. Raises GraphError for a column that is
+        missing or cannot be read.
         """
         nodes, notes = cls.fit_columns(graph, names, leave, node_names=node_names)
         if nodes.source != "structure":
@@ -180,7 +181,8 @@ def encode_graph(
 ) -> EncodedGraph:
     """Fit a :class:`FeatureEncoder` to a graph, and return the graph with its features.
 
-    The arguments are those of :meth:`FeatureEncoder.fit`, and the columns of edges to read.
+    The arguments are those of :meth:`FeatureEncoder.fit`, and the columns of edges to read. Raises
+    GraphError for a column that is missing or cannot be read.
     """
     if graph.network is None:
         graph, reader, edge_notes = read_edge_columns(graph, edges)

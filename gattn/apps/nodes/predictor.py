@@ -129,6 +129,7 @@ class NodePredictor:
         """Train the network of an untrained model, and return its history.
 
         The arguments are those of :meth:`fit`; ``y`` [n] are classes or standardised numbers.
+        Raises TrainingError if the loss is not finite.
         """
         self._read = problem.graph, problem.x
         settings = self.settings

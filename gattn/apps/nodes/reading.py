@@ -131,6 +131,9 @@ def from_networkx(
     Returns:
         The graph, with its nodes in the order of ``graph.nodes``. An attribute that is a list of k
         numbers for every node becomes k columns, ``x.0``, ``x.1``, ...
+
+    Raises:
+        GraphError: the graph has no nodes.
     """
     names, cells = list(graph.nodes), cells or CellRules()
     ends = list(graph.edges(data=True))

@@ -327,6 +327,9 @@ def random_node_split(
 
     Returns:
         The split.
+
+    Raises:
+        ValueError: ``by_class`` is False and the fractions do not add up to 1.
     """
     ratio = ":".join(f"{10 * share:g}" for share in fractions)
     if not by_class:

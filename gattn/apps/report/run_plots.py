@@ -164,6 +164,9 @@ def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", several: str = 
         Targets whose labels are all of the same class have no curve; the title contains their
         number.
 
+    Raises:
+        ValueError: the columns of classes and probabilities have different lengths.
+
     >>> roc([[0], [0], [1], [1]], [[0.1], [0.4], [0.35], [0.8]])[:4]
     b'\\x89PNG'
     """

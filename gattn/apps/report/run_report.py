@@ -150,6 +150,9 @@ def part_figures(run: PlotFacts) -> dict[str, Figure]:
         Figures by file name without its suffix: ``calibration``; for numbers ``parity``, or with
         several targets ``parity-1`` and so on, for at most twelve targets; for classes ``roc`` of
         all targets together.
+
+    Raises:
+        ValueError: the labels and the predictions have different lengths.
     """
     words, names = run.words, run.targets
     name = names[0] if len(names) == 1 else f"{len(names)} {words.several}"

@@ -185,7 +185,8 @@ def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
 def _train(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
     """Train a model, write the run into its folder and return the metrics.
 
-    If the folder already contains this run, and it is finished, its metrics are returned.
+    If the folder already contains this run, and it is finished, its metrics are returned. Raises
+    RunError if the folder contains another run or other files, and OSError if it cannot be written.
     """
     out = product.out
     metrics = run_folder.finished_metrics(out, product.settings, product.inputs)
@@ -206,7 +207,7 @@ def _train(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
 
 def _write_run(product: Product[Data, AnyParts, Model, Run], run: Run, report: Report) -> None:
     """Write the files of a run; the metrics are written last, because they mark the run as
-    finished.
+    finished. Raises OSError if a file cannot be written.
     """
     out = product.out
     tensors, card = run.estimator.state()

@@ -123,7 +123,9 @@ class Server:
         return [PredictedRow(empty, fault) if fault else next(predicted) for fault in faults]
 
     async def predict_smiles(self, request: PredictRequest) -> PredictAnswer:
-        """Compute the predictions for the SMILES of a request."""
+        """Compute the predictions for the SMILES of a request. Raises RequestError if the model or
+        the coverage cannot be used, or the queue is full.
+        """
         run = self.run(ServedMolecules, request.model)
         input_rows = list(map(run.input_row, request.smiles))
         rows = await self.predict(run, input_rows, coverage_of(run.card, request.coverage))

@@ -79,7 +79,9 @@ def data_files(card: Mapping[str, Any]) -> list[str]:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """Yield the files that the model card and the settings of a run name."""
+    """Yield the files that the model card and the settings of a run name. Raises RunError or
+    OSError if one of them cannot be read.
+    """
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 

@@ -47,7 +47,9 @@ class ServedRun:
         raise NotImplementedError
 
     def describe(self) -> ModelDescription:
-        """Return the entry for the run in the answer to GET /models."""
+        """Return the entry for the run in the answer to GET /models. Raises RunError if the card
+        was changed.
+        """
         # A model that a program saved has no metrics.
         metrics = read_card(self.folder).get("metrics") or {}
         return ModelDescription(
@@ -66,7 +68,8 @@ class ServedRun:
     def read(self, file: str) -> tuple[bytes | str, str]:
         """Return the content of a file of the run and its media type.
 
-        Texts contain the names of files instead of the paths of this machine.
+        Texts contain the names of files instead of the paths of this machine. Raises OSError if the
+        file cannot be read.
         """
         path = self.folder / FILES[file]
         if file == "network":

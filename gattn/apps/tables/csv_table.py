@@ -177,6 +177,10 @@ class Table:
 
         Returns:
             A context manager whose value writes one row.
+
+        Raises:
+            ValueError: the ending of the path is not that of a table.
+            OSError: the file cannot be written.
         """
         for name, other in self.renamed(added).items():
             log(f"the column {name!r} of {self.path} is called {other!r} in the output")
@@ -359,7 +363,9 @@ def missing_column(table: Table, required: Sequence[str]) -> str:
 
 
 def _later_header(table: Table, required: Sequence[str]) -> str:
-    """Return a hint if a line below the first contains the names of all required columns."""
+    """Return a hint if a line below the first contains the names of all required columns. Raises
+    ValueError if the file cannot be read as CSV.
+    """
     for separator in SEPARATORS:
         records = _records(replace(table, separator=separator), strict=False)
         for line, cells in itertools.islice(records, 1, 20):

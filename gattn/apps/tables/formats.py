@@ -75,7 +75,9 @@ class ParquetTable(Table):
     """Parquet file; a missing value is an empty text."""
 
     def rows(self, start: int = 0) -> Iterator[TableRow]:
-        """Yield the rows, beginning with row number ``start``."""
+        """Yield the rows, beginning with row number ``start``. Raises ValueError if the file is not
+        a Parquet file.
+        """
         names = list(self.columns)
         with open_parquet(self.path) as file:
             position = 0

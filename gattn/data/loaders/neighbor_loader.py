@@ -142,7 +142,9 @@ class NeighborLoader(NodeLoader):
         return self._in_background(tasks) if self._threads else itertools.starmap(self._make, tasks)
 
     def _in_background(self, tasks: Iterator[tuple[list[int], int]]) -> Iterator[Any]:
-        """Compute batches in background threads, some of them in advance; yield them in order."""
+        """Compute batches in background threads, some of them in advance; yield them in order.
+        Raises the error of a batch when it is its turn.
+        """
         waiting: collections.deque[Future[Any]] = collections.deque()
         threads = ThreadPoolExecutor(self._threads, thread_name_prefix="NeighborLoader")
         try:
@@ -172,7 +174,9 @@ class NeighborLoader(NodeLoader):
 
 
 def _with_mask(data: Data | HeteroData, input_nodes: Any) -> Any:
-    """Return the seed nodes in PyG's format, after checking the length of a mask."""
+    """Return the seed nodes in PyG's format, after checking the length of a mask. Raises ValueError
+    for a mask of another length.
+    """
     if isinstance(data, HeteroData):
         if input_nodes is None or isinstance(input_nodes, str):
             return input_nodes

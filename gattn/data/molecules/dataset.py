@@ -111,6 +111,10 @@ class Molecules(Dataset["Data"]):
         """Return one molecule for an integer, or a ``Molecules`` object for a list, slice or mask,
         in this order.
 
+        Raises:
+            TypeError: the index is no integer, list, slice or mask.
+            IndexError: an index is out of range, or a mask has another length.
+
         >>> from gattn.data import read_smiles
         >>> mols = read_smiles(["C", "CC", "CCC"], [0.5, None, 2.0])
         >>> mols[-1]

@@ -144,6 +144,10 @@ def parent(text: str) -> str:
         The canonical SMILES of the fragment. It is ``text`` itself if the molecule has one fragment
         without charges and metals, or if it has no carbon.
 
+    Raises:
+        ImportError: RDKit is not installed and the SMILES has several fragments, a charge or a
+            metal.
+
     >>> parent("CC(=O)[O-].[Na+]"), parent("Cl.NCC"), parent("[Cl-].[Na+]"), parent("CCO")
     ('CC(=O)O', 'CCN', '[Cl-].[Na+]', 'CCO')
     """

@@ -161,7 +161,7 @@ def _table_rows(path: Path, record: DatasetRecord) -> list[_Row]:
 
 def _joined_rows(structures: Path, activities: Path) -> list[_Row]:
     """Join a file with lines "SMILES NAME" and a CSV file with lines "Name,Act", by the names of
-    the compounds.
+    the compounds. Raises FileNotFoundError or ValueError if a file cannot be read.
     """
     with activities.open(newline="", encoding="utf-8") as file:
         activity = {row["Name"]: float(row["Act"]) for row in csv.DictReader(file)}

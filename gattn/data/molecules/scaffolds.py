@@ -62,6 +62,10 @@ def scaffold_split(
 def murcko_scaffold(smiles: str) -> str:
     """Return a molecule's Bemis-Murcko scaffold as canonical SMILES, or "" if it has no ring.
 
+    Raises:
+        ValueError: RDKit cannot read the SMILES.
+        ImportError: RDKit is not installed.
+
     >>> murcko_scaffold("CCc1ccccc1")
     'c1ccccc1'
     """

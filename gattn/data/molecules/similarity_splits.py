@@ -83,6 +83,11 @@ def butina_split(
     Returns:
         The split, each part in ascending order, with the protocol "Butina 8:1:1".
 
+    Raises:
+        ValueError: RDKit cannot read a SMILES, there are too many molecules to compare all pairs,
+            or the fractions are invalid.
+        ImportError: RDKit is not installed.
+
     >>> butina_split(["CCCCCO", "c1ccccc1C", "CCCCCCO"], fractions=(0.7, 0.0, 0.3))
     Split(train: 2, val: 0, test: 1; Butina 7:0:3)
     """

@@ -235,7 +235,8 @@ def dot_product_forward_kernel(
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
     """Compute the output of each destination. If there are edge features, also compute their
-    weighted sum.
+    weighted sum. Writes out [n, h, c_v], row_max and row_sum [n, h] and edge_out [n, h, d] of the
+    rows that a program processes as a whole, and the partial results ``split_*`` of the others.
     """
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
@@ -329,7 +330,9 @@ def dot_product_backward_query_kernel(
     """Compute the gradients of the queries, and two numbers per edge that other kernels read.
 
     Rows are destinations. The terms are alpha_ij after dropout times w_ij, and the gradient of the
-    dot product, scale ds_ij. They are stored as [e, h, 2] in CSR order.
+    dot product, scale ds_ij. They are stored as [e, h, 2] in CSR order. Writes grad_query [n, h, c]
+    and the gradients of the edge terms; ``split_*`` are the partial results of rows that several
+    programs process.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
@@ -425,7 +428,7 @@ def dot_product_backward_edge_attr_kernel(
     """Compute the gradient of the edge features.
 
     It is da_ij = sum over heads of scale ds_ij u_i + alpha_ij dE_i. Rows are destinations, and a
-    program processes all heads.
+    program processes all heads. Writes grad_edge_attr [e, d].
     """
     row, first, last, _split, _is_whole, _is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT

@@ -153,7 +153,8 @@ def edge_softmax_kernel(
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
     """Compute the softmax of short rows. The edges of a long row are divided into splits, which
-    different programs process; for each split, compute the maximum and the sum.
+    different programs process; for each split, compute the maximum and the sum. Writes out [e, h],
+    split_max and split_sum.
     """
     _row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
@@ -189,7 +190,7 @@ def edge_softmax_splits_kernel(
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
     """Compute the softmax of long rows, whose edges are divided into splits, given the maximum and
-    the sum of each row.
+    the sum of each row. Writes out [e, h].
     """
     row, first, last, _split, _is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
@@ -226,7 +227,8 @@ def edge_softmax_backward_kernel(
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of short rows. The edges of a long row are divided into splits; for each
-    split, compute the sums of alpha and of alpha times its gradient.
+    split, compute the sums of alpha and of alpha times its gradient. Writes out [e, h],
+    split_alpha_sum and split_grad_sum.
     """
     _row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
@@ -259,7 +261,7 @@ def edge_softmax_backward_splits_kernel(
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of long rows, whose edges are divided into splits, given the sums of
-    alpha and of alpha times its gradient for each row.
+    alpha and of alpha times its gradient for each row. Writes out [e, h].
     """
     row, first, last, _split, _is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
@@ -303,7 +305,8 @@ def weighted_sum_kernel(
     row.
 
     The weight of the edge at a position has the index order[position], or reorder[order[position]]
-    if there is a reorder.
+    if there is a reorder. Writes out [., h, c] and other_out of the rows that a program processes
+    as a whole, and the partial sums ``split_*`` of the others.
     """
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
@@ -352,7 +355,9 @@ def edge_dot_kernel(
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute q_i . k_j for every edge. Rows are destinations, so each query is read only once."""
+    """Compute q_i . k_j for every edge. Rows are destinations, so each query is read only once.
+    Writes out [e, h].
+    """
     row, first, last, _split, _is_whole, _is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )

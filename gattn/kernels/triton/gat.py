@@ -199,7 +199,10 @@ def gat_forward_kernel(
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the attention output of each destination, and a second sum for the backward pass."""
+    """Compute the attention output of each destination, and a second sum for the backward pass.
+    Writes out and out_pos_centered [n, h, c], row_max and row_sum [n, h] of the rows that a program
+    processes as a whole, and the partial results ``split_*`` of the others.
+    """
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -287,7 +290,7 @@ def gat_backward_query_kernel(
     ``gat_backward_key_kernel``.
 
     Without out_pos_centered (O+ - p+ O), da_i is zero: the negative slope is 1, or the gradient is
-    not needed.
+    not needed. Writes grad_query [n, h] and row_terms [n, h, 4].
     """
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     live = row < num_rows
@@ -324,7 +327,9 @@ def gat_backward_key_kernel(
 ):  # fmt: skip
     """Compute the gradients of values, key scores, edge scores, biases and edge weights.
 
-    Rows are sources with their outgoing edges.
+    Rows are sources with their outgoing edges. Writes grad_value [m, h, c], grad_key [m, h] and the
+    gradients of the edges [e, h]; ``split_*`` are the partial results of rows that several programs
+    process.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)

@@ -196,7 +196,10 @@ def gatv2_forward_kernel(
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the attention output of each destination."""
+    """Compute the attention output of each destination. Writes out [n, h, c_v], row_max and row_sum
+    [n, h] of the rows that a program processes as a whole, and the partial results ``split_*`` of
+    the others.
+    """
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -270,7 +273,7 @@ def gatv2_score_kernel(
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, C: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the score s_ij of every edge."""
+    """Compute the score s_ij of every edge. Writes out [e, h]."""
     row, first, last, _split, _is_whole, _is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )

@@ -232,7 +232,9 @@ def gatv2_backward_query_kernel(
 
     Rows are destinations. The terms are alpha_ij after dropout times w_ij, and ds_ij, which the
     other passes read. They are stored as [e, h, 2] in CSR order. A program processes every
-    num_programs(0)-th group of rows, so that there are only few partial sums of dw.
+    num_programs(0)-th group of rows, so that there are only few partial sums of dw. Writes
+    grad_query [n, h, c], the partial sums of dw, the terms, and the gradients of the bias and of
+    the edge weight; ``split_*`` are the partial results of rows that several programs process.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
@@ -321,7 +323,9 @@ def gatv2_backward_key_kernel(
 ):  # fmt: skip
     """Compute the gradients of keys and values. Rows are sources with their outgoing edges.
 
-    If grad_value is None, the values are the keys, and dv_j is added to dk_j.
+    If grad_value is None, the values are the keys, and dv_j is added to dk_j. Writes grad_key
+    [m, h, c] and grad_value [m, h, c_v] of the rows that a program processes as a whole, and the
+    partial results ``split_*`` of the others.
     """
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
@@ -405,7 +409,9 @@ def gatv2_backward_edge_attr_kernel(
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, E: tl.constexpr, H: tl.constexpr,
     C: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of the edge features, summed over all heads."""
+    """Compute the gradient of the edge features, summed over all heads. Writes grad_edge_attr
+    [e, d].
+    """
     position = tl.program_id(0).to(tl.int64) * E + tl.arange(0, E)
     feature = tl.arange(0, D)
     negative_slope = acc_scalar(negative_slope, ACC)
@@ -439,7 +445,9 @@ def gatv2_backward_edge_proj_kernel(
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, E: tl.constexpr, H: tl.constexpr,
     C: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of the edge projection, summed over the edges of this program."""
+    """Compute the gradient of the edge projection, summed over the edges of this program. Writes
+    it, [h, c, d], to the part of ``partial_grad_proj`` that belongs to the program.
+    """
     head, head_mask = head_block(HEADS, H)
     feature = tl.arange(0, D)
     negative_slope = acc_scalar(negative_slope, ACC)

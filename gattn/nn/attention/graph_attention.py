@@ -211,6 +211,10 @@ class GraphAttention(Module):
 
         Returns:
             The output features, see Shapes.
+
+        Raises:
+            ValueError: for a wrong shape, or edge features with a score that does not use them.
+            TypeError: if an input does not have the dtype of the layer.
         """
         q, k = self._query_and_key(query, key)
         v = self._split(self.lin_value, value, "value")
@@ -242,6 +246,10 @@ class GraphAttention(Module):
         Returns:
             The weights [e, h] in the order of the caller's edges; [b, e, h] for inputs with a
             batch dimension.
+
+        Raises:
+            ValueError: for a wrong shape, or edge features with a score that does not use them.
+            TypeError: if an input does not have the dtype of the layer.
         """
         q, k = self._query_and_key(query, key)
         graph = _graph_between(graph, k, q)
@@ -270,8 +278,8 @@ class GraphAttention(Module):
         edge_attr: Tensor | None,
         attn_bias: Tensor | None,
     ) -> Score:
-        """Return the score s + b. It is stored as the arguments of the operator that computes
-        it.
+        """Return the score s + b. It is stored as the arguments of the operator that computes it.
+        Raises ValueError or TypeError if edge_attr or the bias does not fit.
         """
         bias = None if attn_bias is None else self._per_head(attn_bias, key, graph)
         if callable(self.score):

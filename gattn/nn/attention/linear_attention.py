@@ -93,6 +93,10 @@ class LinearAttention(CompositeModule):
 
         Returns:
             The new node features, [n, channels].
+
+        Raises:
+            TypeError: for inputs that are not tensors, or dtypes that differ.
+            ValueError: for a wrong shape, or an index out of range.
         """
         segments = segment_graph(x, index, ptr, dim_size)
         query, key, value = (

@@ -249,6 +249,11 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
         Returns:
             The weighted sums of the values, [n, h, c], and the attention weights [e, h], or None
             without ``want_weights``.
+
+        Raises:
+            ValueError: if a subclass overrides the method that reads a term.
+            RuntimeError: if the weights are recorded and the layer computes edge by edge without
+                them.
         """
         if not self.fused:
             graph, (key, value) = graph.fetch_source_rows(nodes.key, nodes.value)
@@ -322,7 +327,9 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
         edge_weight: Tensor | None,
         attn_bias: Tensor | None,
     ) -> EdgeTerms:
-        """Return edge_weight and attn_bias of all edges, including the added self-loops."""
+        """Return edge_weight and attn_bias of all edges, including the added self-loops. Raises
+        TypeError or ValueError for a term that does not fit to the edges.
+        """
         return read_terms(
             edge_index, graph, x, edge_weight, attn_bias,
             heads=getattr(self, "heads", 1), self_loops=self.add_self_loops,
@@ -334,7 +341,8 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
         """Return the edge features a [e, d] and their projection W_e [h, c, d] for an operator.
 
         Both get the dtype of ``like``, [n, h, c], and W_e is repeated to its number of heads.
-        Returns (None, None) without edge features.
+        Returns (None, None) without edge features. Raises ValueError for edge features without
+        edge_dim or of a wrong width, and TypeError for a wrong dtype.
         """
         if edge_attr is None:
             return None, None

@@ -101,6 +101,12 @@ class FAConv(pyg.FAConv, AttentionConv):
             with the weights alpha [e] before dropout, in the order of the returned edges: the
             caller's edges without self-loops, then the added self-loops; or the entries of a
             sparse adjacency.
+
+        Raises:
+            TypeError: if the edges have an unsupported type, the dtypes differ, or attn_bias is a
+                boolean mask.
+            ValueError: for a wrong shape, an index out of range, edge weights with ``normalize``,
+                missing edge weights without it, or attn_bias for edges other than the cached ones.
         """
         x, _ = node_pair(x)
         graph, weight = self._weighted_edges(edge_index, edge_weight, x)

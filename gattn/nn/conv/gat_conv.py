@@ -114,6 +114,10 @@ class GATConv(pyg.GATConv, AttentionConv):
             with the attention weights alpha [e, h] before dropout, in the order of the returned
             edges: the caller's edges without self-loops, then the added self-loops; or the entries
             of a sparse adjacency. If a subclass overrides ``edge_update``, alpha is its result.
+
+        Raises:
+            TypeError: if the edges have an unsupported type, or the dtypes differ.
+            ValueError: for a wrong shape or size, or an index out of range.
         """
         x_src, x_dst = node_inputs(x)
         residual = None if self.res is None or x_dst is None else skip(self.res, x_dst)
@@ -135,7 +139,8 @@ class GATConv(pyg.GATConv, AttentionConv):
         """Return the query scores a_t . W_t x_i, the key scores a_s . W_s x_j and the values W_s
         x_j.
 
-        If sources and destinations are the same nodes with the same W, x is projected once.
+        If sources and destinations are the same nodes with the same W, x is projected once. Raises
+        ValueError or TypeError if x has a wrong width or dtype.
         """
         source, destination = (self.lin_src, self.lin_dst) if self.lin is None else (self.lin,) * 2
         if x_dst is x_src and destination is source:
@@ -153,7 +158,8 @@ class GATConv(pyg.GATConv, AttentionConv):
     def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> FusedScore:
         """Return the score of the fused operator: a sum of the scores of the query and the key,
         [n, h] and [m, h], and of the edge features, if there are any. The query score is zero for
-        destinations without features.
+        destinations without features. Raises ValueError or TypeError if the edge features do not
+        fit.
         """
         query = nodes.query
         if query is None:
@@ -165,7 +171,7 @@ class GATConv(pyg.GATConv, AttentionConv):
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, Tensor]:
         """Return the outputs [n, h, c] and the attention weights [e, h] before dropout, computed by
-        PyG's message passing.
+        PyG's message passing. Raises ValueError or TypeError if the edge features do not fit.
         """
         edge_index, edge_attr = graph.edge_index, self.edge_features(edge_attr, graph)
         is_size_known = nodes.value_dst is not None or graph.num_src == graph.num_dst

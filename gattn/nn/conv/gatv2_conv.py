@@ -103,6 +103,10 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
             with the attention weights alpha [e, h] before dropout, in the order of the returned
             edges: the caller's edges without self-loops, then the added self-loops; or the entries
             of a sparse adjacency. If a subclass overrides ``edge_update``, alpha is its result.
+
+        Raises:
+            TypeError: if the edges have an unsupported type, or the dtypes differ.
+            ValueError: for a wrong shape, an index out of range, or edge features without edge_dim.
         """
         x_src, x_dst = node_pair(x)
         residual = None if self.res is None else skip(self.res, x_dst)
@@ -127,7 +131,8 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
 
     def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> FusedScore:
         """Return the score of the fused operator from queries [n, h, c], keys [m, h, c], the vector
-        a of each head, and the edge features and their projection, if there are any.
+        a of each head, and the edge features and their projection, if there are any. Raises
+        ValueError or TypeError if the edge features do not fit.
         """
         query, key, _, _ = nodes
         assert query is not None
@@ -140,7 +145,7 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, Tensor]:
         """Return the outputs [n, h, c] and the attention weights [e, h] before dropout, computed by
-        PyG's message passing.
+        PyG's message passing. Raises ValueError or TypeError if the edge features do not fit.
         """
         edge_index, edge_attr = graph.edge_index, self.edge_features(edge_attr, graph)
         x = nodes.key, nodes.query

@@ -166,7 +166,9 @@ class GPSConv(pyg.GPSConv, Twin):
     def _attend(
         self, x: Tensor, batch: Tensor | None, batch_size: int | None, max_num_nodes: int | None
     ) -> Tensor:
-        """Compute the attention of each node to all nodes of its graph, [n, channels]."""
+        """Compute the attention of each node to all nodes of its graph, [n, channels]. Raises
+        ValueError or TypeError for a batch that does not fit.
+        """
         attn: Any = self.attn
         if isinstance(attn, PerformerAttention):
             return _on_padded(lambda sets, mask: attn(sets, mask=mask), x, batch)

@@ -93,6 +93,10 @@ class HANConv(pyg.HANConv, AttentionConv):
         Returns:
             The new features by node type; with ``return_semantic_attention_weights``,
             ``(features, beta)`` with beta [number of edge types into the node type] by node type.
+
+        Raises:
+            TypeError: if the edges have an unsupported type, or the dtypes differ.
+            ValueError: for a wrong shape, an index out of range, or terms of an unknown edge type.
         """
         projected = {key: self.proj[key](x) for key, x in x_dict.items()}
         # Before the features of its ends, so that an unknown edge type raises PyG's exception.

@@ -106,6 +106,11 @@ class HypergraphConv(pyg.HypergraphConv, AttentionConv):
 
         Returns:
             The new node features.
+
+        Raises:
+            TypeError: for inputs that are not tensors, or dtypes that differ.
+            ValueError: for a wrong shape, an index out of range, or attention without hyperedge
+                features.
         """
         to_hyperedges = _pairs(hyperedge_index, x, hyperedge_weight, hyperedge_attr, num_edges)
         if hyperedge_weight is not None:

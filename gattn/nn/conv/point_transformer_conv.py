@@ -143,7 +143,8 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
     ) -> Tensor:  # fmt: skip
         """Return the weighted sums for a linear pos_nn, for which delta_ij = d_i - d_j.
 
-        Each channel is a head, whose score is a sum of a source and a destination term.
+        Each channel is a head, whose score is a sum of a source and a destination term. Raises
+        ValueError or TypeError if the positions have a wrong width or dtype.
         """
         d_dst, d_src = self._position_terms(*pos, value)
         query_score, key_score = infinite_as_nan(query + d_dst), infinite_as_nan(-(key + d_src))
@@ -185,7 +186,8 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         terms: EdgeTerms,
     ) -> Tensor:  # fmt: skip
         """Return the weighted sums for arbitrary networks. The networks are applied to chunks of
-        the edges.
+        the edges. Raises ValueError if a network does not return one row for each edge, or draws
+        random numbers.
         """
         difference = edge_sum(pos[1], -pos[0], graph)
         ends = ("destination", query), ("source", key), ("edge", difference)

@@ -116,6 +116,11 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
 
         Returns:
             The new node features.
+
+        Raises:
+            TypeError: if the edges have an unsupported type, or the dtypes differ.
+            ValueError: for a wrong shape, an index out of range, edge features without edge_dim, or
+                edge_dim without edge features.
         """
         x_src, x_dst = node_pair(x)
         graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst)

@@ -187,7 +187,8 @@ class RGATConv(pyg.RGATConv, AttentionConv):
         self, x: Tensor, edge_type: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> tuple[Tensor, Tensor]:
         """Return the outputs of the nodes and the attention weights [e, h]; projections are
-        computed once for each pair of a node and a relation.
+        computed once for each pair of a node and a relation. Raises TypeError or ValueError for
+        invalid edge types.
         """
         typed = typed_graph(graph, edge_type, self.num_relations)
         weight = self._weight()

@@ -131,6 +131,10 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
 
         Returns:
             The new node features.
+
+        Raises:
+            TypeError: if the edges have an unsupported type, or the dtypes differ.
+            ValueError: for a wrong shape or an index out of range.
         """
         x, _ = node_pair(x)
         graph, _ = read_edges(edge_index, None, x, x, self_loops=self.add_self_loops)

@@ -69,7 +69,7 @@ def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
 
     def build() -> TypedGraph:
         """Return the graphs of the pairs that occur or, if most occur or the code is compiled, of
-        all pairs.
+        all pairs. Raises TypeError or ValueError for invalid types.
         """
         type_index = checked_types("edge_type", edge_type, graph.num_edges, types)
         source, destination = graph.edge_index

@@ -65,7 +65,8 @@ class AttentionalAggregation(SegmentReadout, pyg.AttentionalAggregation):
         max_num_elements: int | None = None,
     ) -> Tensor:
         """Compute one row for each graph; x may have a batch dimension before the nodes (``dim=1``
-        or -2). The arguments are those of :meth:`SegmentReadout.forward`.
+        or -2). The arguments and the errors that are raised are those of
+        :meth:`SegmentReadout.forward`.
         """
         if x.dim() != 3 or dim not in (1, -2):
             return super().forward(x, index, ptr, dim_size, dim)

@@ -38,6 +38,11 @@ class SegmentReadout(Readout):
 
         Returns:
             One row per graph, see Shapes; zeros for a graph without nodes.
+
+        Raises:
+            TypeError: for inputs that are not tensors, or an index or ptr that is not int32 or
+                int64.
+            ValueError: for a wrong shape or dimension, or an index or ptr out of range.
         """
         segments = segment_graph(x, index, ptr, dim_size, dim)
         return self._reduce(x, segments, max_num_elements)
@@ -63,6 +68,11 @@ class SegmentReadout(Readout):
 
         Returns:
             One row per node, see Shapes.
+
+        Raises:
+            TypeError: for inputs that are not tensors, or an index or ptr that is not int32 or
+                int64.
+            ValueError: for a wrong shape or dimension, or an index or ptr out of range.
         """
         segments = segment_graph(x, index, ptr, dim_size, dim)
         return self._weights(x, segments, max_num_elements)

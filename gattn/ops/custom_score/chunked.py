@@ -106,7 +106,10 @@ def _run(
     weight: Sequence[Argument],
     into: str,
 ) -> Tensor:
-    """Call a function for all edges of a graph; ``into`` is the order of the rows of its result."""
+    """Call a function for all edges of a graph; ``into`` is the order of the rows of its result.
+    Raises ValueError if the function reads another tensor that requires a gradient, or returns a
+    wrong shape.
+    """
     call = EdgeFunction.of(function, [rows for _, rows in arguments], has_weight=len(weight) > 0)
     arguments = (*weight, *arguments)
     row_kinds = tuple(row_kind for row_kind, rows in arguments for _ in flat_tensors(rows))
@@ -215,7 +218,8 @@ class _ChunkedCall(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> Tensor:
         """Return the results of all edges, and save the tensors and the versions of the tensors
-        that the user's function reads, so that the backward pass detects a write.
+        that the user's function reads, so that the backward pass detects a write. Raises ValueError
+        if the function returns a wrong shape.
         """
         ctx.plan, ctx.autocast = plan, _Autocast.current(plan.graph.device)
         ctx.save_for_backward(*tensors)
@@ -419,7 +423,8 @@ def _backward(
     """Compute all gradients in a single pass over the edges, which are sorted by destination.
 
     If there is no kernel that adds rows of sources in a fixed order, a second pass over the edges,
-    sorted by source, follows. The gradient of a tensor that needs none is None.
+    sorted by source, follows. The gradient of a tensor that needs none is None. Raises ValueError
+    if the function draws random numbers.
     """
     inputs = [tensor.detach() for tensor in tensors]
     needed = _used_tensors(plan, inputs, needed)

@@ -221,7 +221,9 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         self.on_epoch = on_epoch
 
     def load(self) -> LinkData:
-        """Read the graph and its links."""
+        """Read the graph and its links. Raises GraphError if the graph cannot be read or has no
+        edges.
+        """
         settings = self.settings
         graph = GraphReading.of(settings).read(settings.data, directed=False)
         links, notes = read_links(graph, settings.directed)
@@ -237,7 +239,9 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         return LinkData(graph.with_notes(*notes), links, estimator)
 
     def split(self, data: LinkData) -> LinkParts:
-        """Divide the links into parts, and encode the features of the graph of training links."""
+        """Divide the links into parts, and encode the features of the graph of training links.
+        Raises GraphError if there are too few links or times.
+        """
         settings, links, graph = self.settings, data.links, data.graph
         if settings.split == "random":
             data.estimator.set_params(time=None)

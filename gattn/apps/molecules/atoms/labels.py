@@ -53,6 +53,10 @@ def read_lists(rows: Sequence[Sequence[object]], names: Sequence[str]) -> ListLa
         rows: for each row a cell for each target.
         names: names of the targets.
 
+    Returns:
+        The values of all rows, [m] tuples of t items; the row of each; and for each row the reason
+        why its lists cannot be read, or "". Such a row has no values.
+
     >>> read_lists([["[1, null]", "[3, 4]"], ["[5]", ""]], ["a", "b"]).values
     [(1, 3), (None, 4), (5, None)]
     """
@@ -187,6 +191,9 @@ def find_entries(smiles: str, arrays: MoleculeArrays, index: int, *, add_h: bool
         index: the molecule among them.
         add_h: whether hydrogens are nodes of the graph.
 
+    Raises:
+        ValueError: RDKit cannot read the SMILES.
+
     >>> from gattn.data import read_smiles
     >>> graph = read_smiles(["[H]OC"]).arrays
     >>> find_entries("[H]OC", graph, 0, add_h=False).atoms.tolist()
@@ -295,6 +302,9 @@ def labels_of_graphs(
     Returns:
         [n, t] float64 for n atoms or bonds of the graphs, with NaN for missing labels; and for each
         graph the reason why its lists cannot be used, or "".
+
+    Raises:
+        ValueError: RDKit cannot read a SMILES.
     """
     ptr = first_rows(arrays, places.level)
     labels = torch.full((int(ptr[-1]), y.shape[1]), math.nan, dtype=torch.float64)

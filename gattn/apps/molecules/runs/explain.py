@@ -114,7 +114,9 @@ def colour_scale(explanations: Sequence[Explanation]) -> float:
 
 
 def _draw(stem: Path, explanation: Explanation, scale: float, title: str) -> None:
-    """Write the picture of an explanation to the files ``stem.svg`` and ``stem.png``."""
+    """Write the picture of an explanation to the files ``stem.svg`` and ``stem.png``. Raises
+    ImportError without matplotlib.
+    """
     for format in ("svg", "png"):
         path = stem.with_name(f"{stem.name}.{format}")
         path.write_bytes(

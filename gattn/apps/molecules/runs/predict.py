@@ -330,6 +330,10 @@ def predict_rows(
         model: the model.
         rows: n rows.
         coverage: coverage of the intervals or label sets.
+
+    Returns:
+        For each row its cells and the reason why it cannot be predicted, or "". The cells of such a
+        row are empty.
     """
     empty = [""] * len(prediction_columns(model))
     predicted: list[PredictedRow] = []

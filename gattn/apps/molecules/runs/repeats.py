@@ -213,7 +213,9 @@ def _check(settings: RunSettings, folds: int | str, replicates: int) -> None:
 def _fold_runs(
     settings: RunSettings, folder: Path, runs: Mapping[str, RunSettings], folds: Any, log: Log
 ) -> dict[str, RunSettings]:
-    """Write the split of each fold to ``splits``, and return the settings of its run."""
+    """Write the split of each fold to ``splits``, and return the settings of its run. Raises
+    ValueError if there are too few groups for the folds, and OSError if a file cannot be written.
+    """
     rule = title = settings.split
     if isinstance(folds, str):
         settings, title = replace(settings, split=folds), read_rule(folds).name

@@ -313,7 +313,9 @@ def _named_split(parts: Sequence[str], spec: str) -> tuple[Split, int]:
 def _ruled_split(
     spec: str, molecules: LabelledMolecules, source: Source, seed: int, row_format: RowFormat
 ) -> Split:
-    """Split molecules by a rule. Files that are a part of their own are not divided."""
+    """Split molecules by a rule. Files that are a part of their own are not divided. Raises
+    ValueError if a SMILES cannot be read or the fractions are invalid.
+    """
     rows, everything = molecules.rows.tolist(), torch.arange(len(molecules))
     fixed = ["" if source.fixed is None else source.fixed[row] for row in rows]
     free, val, test = (everything[[part == name for part in fixed]] for name in ("", "val", "test"))
@@ -367,6 +369,9 @@ def validation_groups(
 
     Returns:
         k groups; None for another split.
+
+    Raises:
+        ValueError: the file of the split is not JSON, or there are too many molecules to cluster.
     """
     if read_rule(spec).kind == "file":
         spec = str(read_positions(spec).get("groups", ""))
@@ -396,6 +401,9 @@ def component_groups(
 
     Returns:
         k canonical SMILES.
+
+    Raises:
+        ValueError: RDKit cannot read a SMILES.
     """
     texts = [source.smiles[row] for row in molecules.rows.tolist()]
     if row_format.molecules > 1:

@@ -368,7 +368,9 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         return MoleculeData(source, molecules, estimator, also)
 
     def split(self, data: MoleculeData) -> MoleculeParts:
-        """Split the molecules into parts, and count the molecules that occur in two parts."""
+        """Split the molecules into parts, and count the molecules that occur in two parts. Raises
+        ValueError if the data cannot be split, a part is empty, or all targets are constant.
+        """
         split, notes = splits.choose_parts(
             self.settings.split, data.molecules, data.source, self.settings.model.seed,
             data.estimator.row_format,

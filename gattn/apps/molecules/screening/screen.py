@@ -188,6 +188,7 @@ def run_locally(
     """Execute tasks in ``workers`` processes with one thread each; yield the results in order.
 
     A single process also uses one thread, so that results do not depend on the number of processes.
+    Raises RuntimeError if a process was killed.
     """
     if workers > 1:
         yield from in_order(work, tasks, workers)
@@ -590,8 +591,8 @@ def _finish(
     shards: Sequence[plan.Shard], out: Path, header: Sequence[str], ranking: RowQuery | None,
     records: dict[int, dict[str, Any] | None],
 ) -> Screened:  # fmt: skip
-    """Return the numbers of rows and shards. If all shards are finished, also write the best
-    rows and the summary.
+    """Return the numbers of rows and shards. If all shards are finished, also write the best rows
+    and the summary. Raises OSError if a file cannot be written.
     """
     others = [shard for shard in shards if shard.number not in records]
     unfinished = sum(not plan.ShardFiles(out, shard).record.exists() for shard in others)

@@ -87,7 +87,7 @@ def splits_record(
     settings: NodeRunSettings, graph: AttributedGraph, splits: Sequence[Split]
 ) -> dict[str, Any]:
     """Return the content of ``splits.json``: a description of the data, and the node indices of
-    each part.
+    each part. Raises FileNotFoundError if a file of the graph is missing.
     """
     parts = [
         {

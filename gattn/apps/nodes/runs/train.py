@@ -226,8 +226,8 @@ def _classes(run: NodeRun) -> Section:
 
 
 def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
-    """Draw the network, or a part of it, with predictions and attention weights of the last
-    layer.
+    """Draw the network, or a part of it, with predictions and attention weights of the last layer.
+    Raises ImportError without matplotlib or networkx.
     """
     edges, alpha = weights[-1]
     labels = [str(name) for name in run.encoded.graph.names]
@@ -348,7 +348,9 @@ class Trainer:
     def train(
         self, plan: TrialPlan, on_epoch: Callable[[EpochRecord], None] = lambda record: None
     ) -> Trial:
-        """Train the model of a plan, and return it with its metrics."""
+        """Train the model of a plan, and return it with its metrics. Raises TrainingError if the
+        loss is not finite.
+        """
         estimator = copy.copy(self.estimator).set_params(seed=plan.seed)
         estimator.fit_parts(self.encoded, self.y, self.splits[plan.split], on_epoch=on_epoch)
         predictor, split = estimator.predictor_, estimator.split_
@@ -399,6 +401,10 @@ def run_trials(
 
     Returns:
         The trials in order.
+
+    Raises:
+        TrainingError: the loss of a trial is not finite.
+        RuntimeError: a process was killed, for example because memory was exhausted.
     """
     # Trials on a large graph run one after another in this process, so that the graph is in memory
     # once.
@@ -565,7 +571,9 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         self.on_epoch, self.on_run_end = on_epoch, on_run_end
 
     def load(self) -> NodeData:
-        """Read the graph and its labels."""
+        """Read the graph and its labels. Raises GraphError if the graph or its labels cannot be
+        read.
+        """
         graph, choice = read_for_training(self.settings)
         if choice is not None:
             self.log(choice.text)

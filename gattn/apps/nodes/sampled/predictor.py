@@ -51,7 +51,9 @@ class SampledPredictor(ResidualPredictor):
         on_epoch: Callable[[EpochRecord], None],
         threads: int,
     ) -> History:
-        """Train the network on samples of neighbours; see :meth:`NodePredictor.fit`."""
+        """Train the network on samples of neighbours; see :meth:`NodePredictor.fit`. Raises
+        TrainingError if the loss is not finite.
+        """
         with limited_threads(ALL, threads):
             return fit_sampled(
                 self.network, self.loss, self._sampled(problem.graph, problem.x), y,

@@ -156,7 +156,7 @@ def read_for_training(
 
 def _parquet_sizes(settings: NodeRunSettings) -> tuple[int, int, int] | None:
     """Return the numbers of nodes, of values and of edges, from the metadata of Parquet tables;
-    None if the graph is not in Parquet tables.
+    None if the graph is not in Parquet tables. Raises ValueError if a file is not a Parquet file.
     """
     paths = [Path(path) for path in (settings.data, *settings.tables) if path]
     if any(path.suffix.lower() != ".parquet" or not path.is_file() for path in paths):

@@ -143,7 +143,7 @@ class TypedEncoder:
 
     def permuted(self, graph: AttributedGraph, relation: Relation, seed: int) -> AttributedGraph:
         """Return the graph from :meth:`attach` after the destinations of one relation were permuted
-        among its edges.
+        among its edges. Raises GraphError if the graph has only one type of nodes.
         """
         network = _network(graph)
         edges, inputs = network.edges[relation], network.inputs
@@ -195,6 +195,9 @@ def split_features(
     Returns:
         The columns of the labelled nodes, and the columns of the other types by type; twice None if
         ``names`` is None.
+
+    Raises:
+        GraphError: ``names`` is not None and the graph has only one type of nodes.
     """
     if names is None:
         return None, None
