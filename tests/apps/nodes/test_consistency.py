@@ -27,7 +27,7 @@ def _fit(x, means, y, train, **options):
     return ConsistentNetworks.fit(x, means, to, **options)
 
 
-def test_fifteen_labels_of_a_homophilous_network_give_80_percent_accuracy():
+def test_consistent_networks_learn_from_fifteen_labels_of_a_homophilous_graph():
     x, means, y = _network()
     model = _fit(x, means, y, np.arange(15))
     right = model.predict(x, means).argmax(1) == y
@@ -35,7 +35,7 @@ def test_fifteen_labels_of_a_homophilous_network_give_80_percent_accuracy():
     assert 0 < int(model.epochs) <= consistency.EPOCHS
 
 
-def test_the_generator_of_torch_is_not_used_and_restored_networks_predict_the_same():
+def test_consistent_networks_are_equal_after_refit_and_after_restoring():
     x, means, y = _network(60)
     before = torch.get_rng_state()
     model = _fit(x, means, y, np.arange(20), most=5)

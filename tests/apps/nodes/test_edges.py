@@ -53,7 +53,7 @@ def _write(folder, edges, nodes):
     return str(folder / "edges.csv"), str(folder / "nodes.csv")
 
 
-def test_doubled_edges_count_once_unless_their_columns_differ():
+def test_repeated_edges_are_used_once_unless_their_columns_differ():
     graph, encoder, notes = read_edge_columns(_graph(directed=True), EdgeColumns())
     assert _pairs(graph) == [("a", "b"), ("a", "b"), ("b", "c")]
     assert encoder is not None
@@ -73,7 +73,7 @@ def test_doubled_edges_count_once_unless_their_columns_differ():
     assert notes[1:] == ["2 edges repeated: each is used once."]
 
 
-def test_features_of_an_edge_hold_for_both_directions():
+def test_edge_features_apply_to_both_directions_of_an_undirected_edge():
     graph, encoder, _ = read_edge_columns(_graph(), EdgeColumns(features=("w",)))
     assert encoder is not None
     inputs = graph.edge_inputs
@@ -88,7 +88,7 @@ def test_features_of_an_edge_hold_for_both_directions():
     assert by_edge["c", "b"] == [(standard[3], -1.0)]
 
 
-def test_means_are_weighted_and_separate_for_each_type():
+def test_neighbour_means_are_weighted_and_computed_for_each_edge_type():
     graph, *_ = read_edge_columns(
         _graph("a,b,1,x\nc,b,3,x\nd,b,4,y\n"), EdgeColumns(weight="w", type="kind")
     )
@@ -105,7 +105,7 @@ def test_means_are_weighted_and_separate_for_each_type():
 
 
 @pytest.mark.parametrize("model", ["gat", "gatv2", "transformer"])
-def test_an_edge_of_weight_zero_has_no_attention(model):
+def test_attention_network_ignores_an_edge_of_weight_zero(model):
     def output(rows):
         columns = EdgeColumns(features=("kind",), weight="w")
         graph, encoder, _ = read_edge_columns(_graph(rows), columns)
@@ -123,7 +123,7 @@ def test_an_edge_of_weight_zero_has_no_attention(model):
     torch.testing.assert_close(with_zero, output(rows), atol=1e-6, rtol=1e-5)
 
 
-def test_a_prediction_does_not_depend_on_newer_nodes_and_edges():
+def test_prediction_of_a_node_does_not_depend_on_newer_nodes_and_edges():
     edges, nodes = _network(80)
     fitted = NodeClassifier(
         model="gatv2", label="label", time="year", edge_type="kind", epochs=4, width=8, heads=2
@@ -153,12 +153,12 @@ def test_a_prediction_does_not_depend_on_newer_nodes_and_edges():
         ("a,b,2001-13-01,x\nb,c,2001-12-01,x\n", {"time": "w"}, "got '2001-13-01' at edge 'a'"),
     ],
 )  # fmt: skip
-def test_a_bad_column_of_edges_is_one_error(rows, columns, message):
+def test_invalid_column_of_edges_raises_one_error(rows, columns, message):
     with pytest.raises(GraphError, match=message):
         read_edge_columns(_graph(rows), EdgeColumns(**columns))
 
 
-def test_a_column_of_edges_without_information_has_a_note():
+def test_column_of_edges_without_information_has_a_note():
     for rows, columns, message in (
         ("a,b,2,x\nb,c,2,y\n", {"weight": "w"}, "is constant: the weights have no effect"),
         ("a,b,2,x\nb,c,1,x\n", {"type": "kind"}, "has no effect: all edges are of type 'x'"),
@@ -169,7 +169,7 @@ def test_a_column_of_edges_without_information_has_a_note():
         assert any(message in note for note in notes), notes
 
 
-def test_new_categories_are_counted_and_a_missing_column_is_an_error():
+def test_note_counts_new_edge_categories_and_a_missing_column_is_an_error():
     _, encoder, _ = read_edge_columns(_graph(), EdgeColumns(type="kind", weight="w"))
     assert encoder is not None
     other = _graph("a,b,1,z\nb,c,2,x\n")
@@ -187,7 +187,7 @@ def test_new_categories_are_counted_and_a_missing_column_is_an_error():
             encoder.attach(_graph("a,b,1\nb,c,2\n", f"source,target,{rest}"))
 
 
-def test_columns_of_graphml_and_of_data_are_read(tmp_path):
+def test_edge_columns_are_read_from_graphml_and_pyg_data(tmp_path):
     graph = networkx.Graph()
     graph.add_edge("a", "b", since=2001, kind="x")
     graph.add_edge("b", "c", since=2003, kind="y")
@@ -215,7 +215,7 @@ OPTIONS = {"edge_weight": "strength", "edge_type": "kind"}
 SMALL = NodeSettings(epochs=3, width=8, heads=2)
 
 
-def test_a_run_stores_the_columns_of_edges_and_predicts_with_them(tmp_path):
+def test_model_of_a_run_uses_the_columns_of_edges_in_prediction(tmp_path):
     edges, nodes = _network()
     data, table = _write(tmp_path, edges, nodes)
     run, reading = tmp_path / "run", GraphReading(nodes=table)
@@ -233,7 +233,7 @@ def test_a_run_stores_the_columns_of_edges_and_predicts_with_them(tmp_path):
         predict_graph(run, data, tmp_path / "none.csv", reading=reading)
 
 
-def test_a_model_of_a_symmetric_table_predicts_other_directions():
+def test_model_of_a_symmetric_edge_table_predicts_from_one_direction():
     edges, nodes = _network()
     opposite = edges.rename(columns={"source": "target", "target": "source"})
     both = pd.concat([edges, opposite], ignore_index=True)

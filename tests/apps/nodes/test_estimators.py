@@ -31,7 +31,7 @@ def fitted():
     return NodeClassifier(**SMALL).fit(_two_groups())
 
 
-def test_classifier_of_two_communities_is_more_than_90_percent_accurate(fitted):
+def test_node_classifier_exceeds_90_percent_accuracy_on_two_communities(fitted):
     proba = fitted.predict_proba()
     assert proba.shape == (60, 2)
     assert np.allclose(proba.sum(1), 1)
@@ -40,7 +40,7 @@ def test_classifier_of_two_communities_is_more_than_90_percent_accurate(fitted):
     assert fitted.predict_set(coverage=0.8).shape == (60, 2)
 
 
-def test_nodes_without_a_label_are_predicted():
+def test_node_classifier_predicts_nodes_without_a_label():
     graph = _two_groups()
     for node in range(0, 60, 2):
         graph.nodes[node]["label"] = None
@@ -51,7 +51,7 @@ def test_nodes_without_a_label_are_predicted():
 
 
 @pytest.mark.parametrize("model", ["gatv2", "transformer"])
-def test_every_attention_layer_learns_the_communities(model):
+def test_node_classifier_of_each_attention_layer_learns_two_communities(model):
     classifier = NodeClassifier(model=model, **{**SMALL, "epochs": 25}).fit(_two_groups())
     assert classifier.score(classifier.graph_, ["left"] * 30 + ["right"] * 30) > 0.8
     for edges, weights in classifier.attention():
@@ -60,7 +60,7 @@ def test_every_attention_layer_learns_the_communities(model):
         assert np.allclose(into[np.unique(edges[1])], 1, atol=1e-5)
 
 
-def test_a_loaded_estimator_predicts_the_same(fitted, tmp_path):
+def test_loaded_node_classifier_predicts_the_same(fitted, tmp_path):
     fitted.save(tmp_path / "model")
     again = NodeClassifier.load(tmp_path / "model")
     assert (again.predict_proba(fitted.graph_) == fitted.predict_proba()).all()
@@ -75,7 +75,7 @@ def test_a_loaded_estimator_predicts_the_same(fitted, tmp_path):
         NodeClassifier.from_state(tmp_path, tensors, {**card, "predictor": {}})
 
 
-def test_labels_that_cannot_be_learned_are_an_error():
+def test_fit_of_nodes_to_missing_or_equal_labels_raises_error():
     for labels, message in (
         (["a"] * 4, "at least two classes; there is one: 'a'"),
         ([None] * 4, "there is none"),
@@ -93,7 +93,7 @@ def test_labels_that_cannot_be_learned_are_an_error():
 
 
 @pytest.mark.filterwarnings("ignore:The network is not that of the training")
-def test_bad_input_of_an_estimator_is_an_error(fitted):
+def test_invalid_attribute_or_graph_of_a_node_estimator_raises_error(fitted):
     graph = _two_groups()
     with pytest.raises(GraphError, match="no attribute 'nothing'"):
         NodeClassifier(features=["nothing"]).fit(graph)

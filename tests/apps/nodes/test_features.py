@@ -23,20 +23,20 @@ def _dense(values):
     return column, write_features([column], table).to_dense().numpy(), notes
 
 
-def test_numbers_are_standardised_and_gaps_have_a_feature():
+def test_numeric_column_is_standardised_and_missing_cells_have_a_feature():
     column, matrix, _ = _dense(["1", "3", None, "5"])
     assert column.kind == "number"
     scaled = (np.array([1, 3, 3, 5]) - 3) / np.std([1, 3, 5])
     assert np.allclose(matrix, np.stack([scaled, [0, 0, 1, 0]], 1))
 
 
-def test_categories_are_one_hot_and_unknown_ones_have_no_feature():
+def test_category_column_is_one_hot_and_zero_for_unknown_categories():
     column, matrix, _ = _dense(["b", "a", None, "b"])
     assert matrix.tolist() == [[0, 1], [1, 0], [0, 0], [0, 1]]
     assert column.features(pd.Series(["c", "a"])).toarray().tolist() == [[0, 0], [1, 0]]
 
 
-def test_text_is_tf_idf():
+def test_features_of_a_text_column_equal_tf_idf_of_scikit_learn():
     texts = [f"{text} {i}00 alone{i}" for i, text in enumerate(WORDS)]
     column, matrix, _ = _dense(texts)
     assert column.kind == "text"
@@ -46,7 +46,7 @@ def test_text_is_tf_idf():
     assert np.allclose(matrix @ matrix.T, theirs @ theirs.T, atol=1e-6)
 
 
-def test_mixed_columns_are_texts_and_empty_ones_nothing():
+def test_mixed_column_is_a_category_and_constant_or_empty_ones_are_unused():
     table = pd.DataFrame({"mixed": ["1", "2", "old", "2"], "same": [7] * 4, "none": [None] * 4})
     columns, notes = learn_columns(table, list(table))
     assert [(c.name, c.kind, c.categories) for c in columns] == [
@@ -57,7 +57,7 @@ def test_mixed_columns_are_texts_and_empty_ones_nothing():
     assert "empty" in notes[2]
 
 
-def test_without_features_the_place_in_the_graph_is_read():
+def test_features_of_nodes_without_attributes_are_degrees_and_return_probabilities():
     star = read_graph(pd.DataFrame({"source": ["a"] * 3, "target": ["b", "c", "d"]}))
     encoder, notes = FeatureEncoder.fit(star, None, [])
     x = encoder.features(star)
@@ -70,7 +70,7 @@ def test_without_features_the_place_in_the_graph_is_read():
 
 @pytest.mark.parametrize("model", ["gat", "gatv2", "transformer"])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_a_receptive_field_gives_the_outputs_of_the_whole_graph(model, sparse):
+def test_outputs_on_a_receptive_field_equal_those_on_the_whole_graph(model, sparse):
     torch.manual_seed(0)
     edges = torch.randint(40, (2, 70))
     edges = edges[:, edges[0] != edges[1]]
@@ -88,7 +88,7 @@ def test_a_receptive_field_gives_the_outputs_of_the_whole_graph(model, sparse):
 COMPLEX = np.array([1 + 2j, 3 - 1j] * 10)
 
 
-def test_complex_numbers_are_an_error_where_they_are_used():
+def test_complex_numbers_raise_error_only_if_their_attribute_is_used():
     for cells, message in (
         (COMPLEX, "attribute 'signal' must have real numbers; got complex numbers"),
         (COMPLEX.astype(object), "attribute 'signal' must have real numbers; got complex numbers"),
@@ -109,7 +109,7 @@ def test_complex_numbers_are_an_error_where_they_are_used():
 DAYS = pd.date_range("2020-01-01", periods=40).to_series()
 
 
-def test_dates_and_durations_of_data_frames_are_texts_with_a_note():
+def test_dates_and_durations_of_a_data_frame_are_read_as_texts_with_a_note():
     for cells, example in (
         (DAYS, "40 cells in an unsupported number format, for example '2020-01-01'"),
         (DAYS.astype(object), "for example '2020-01-01'"),

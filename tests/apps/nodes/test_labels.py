@@ -30,7 +30,7 @@ def _graph(**columns):
     return edges, pd.DataFrame({"id": names, **columns})
 
 
-def test_a_usual_attribute_is_the_label_with_a_note():
+def test_attribute_y_or_label_is_the_label_by_default_with_a_note():
     for name in ("y", "label"):
         values, notes = read_labels(read_graph(_graph(**{name: list("abab"), "age": range(4)})))
         assert values.tolist() == list("abab")
@@ -38,7 +38,7 @@ def test_a_usual_attribute_is_the_label_with_a_note():
     assert read_labels(read_graph(_graph(kind=list("abab"))), "kind")[1] == []
 
 
-def test_an_attribute_with_an_ambiguous_name_is_not_the_label():
+def test_missing_label_setting_raises_error_if_the_attribute_is_ambiguous():
     for columns, message in (
         ({"x": range(4), "y": range(4)}, "because 'y' next to 'x' may be a coordinate"),
         ({"y": range(4), "label": list("abab")}, "because the nodes have both 'y' and 'label'"),
@@ -49,7 +49,7 @@ def test_an_attribute_with_an_ambiguous_name_is_not_the_label():
             read_labels(read_graph(_graph(**columns)))
 
 
-def test_an_attribute_that_may_contain_the_labels_is_no_feature():
+def test_attribute_that_may_contain_the_labels_is_no_feature_by_default():
     graph = _graph(label=list("ab") * 10, age=range(20))
     kinds = ["left", "right"] * 10
     model = NodeClassifier(**SMALL).fit(graph, kinds)
@@ -59,7 +59,7 @@ def test_an_attribute_that_may_contain_the_labels_is_no_feature():
     assert [column.name for column in classifier.predictor_.encoder.columns] == ["label"]
 
 
-def test_nodes_with_numbers_as_names_may_be_named_by_text_or_number():
+def test_labels_match_nodes_with_numeric_names_by_text_or_number():
     graph = read_graph(_graph())
     values, _ = read_labels(graph, y={0.0: "a", "2": "b"})
     assert values.tolist() == ["a", None, "b", None]
@@ -72,7 +72,7 @@ def test_nodes_with_numbers_as_names_may_be_named_by_text_or_number():
     assert read_labels(named, y={2: "a"})[0].tolist() == [None, None, "a"]
 
 
-def test_classes_are_sorted_and_missing_ones_are_nan():
+def test_classes_are_sorted_and_missing_labels_are_encoded_as_nan():
     for labels, classes, encoded in (
         ([True, None, False], [False, True], [1, np.nan, 0]),
         ([1.0, np.nan, 0.0], [0, 1], [1, np.nan, 0]),
@@ -89,7 +89,7 @@ def test_classes_are_sorted_and_missing_ones_are_nan():
         assert torch.equal(numbers.nan_to_num(-1), torch.tensor(encoded).double().nan_to_num(-1))
 
 
-def test_a_single_negative_label_gets_a_note():
+def test_one_negative_class_gets_a_note_on_missing_labels():
     for labels, has_note in (
         (["-1", "0", "1"], True),
         ([-999.0, 2.0, 3.0], True),
@@ -110,7 +110,7 @@ def test_a_single_negative_label_gets_a_note():
 
 
 @pytest.mark.parametrize("cells", [["-1", "0", "1"], [-1, 0, 1], [-1.0, 0.0, 1.0]])
-def test_a_number_may_be_named_as_missing(cells):
+def test_option_missing_declares_a_number_as_a_missing_label(cells):
     edges, nodes = map(SourceTable, _graph(y=cells * 4))
     graph = graph_of_ends(named_ends(edges), replace(nodes, cells=CellRules(["-1"])))
     values, notes = read_labels(graph, classes=True)
@@ -121,16 +121,14 @@ def test_a_number_may_be_named_as_missing(cells):
     assert not any("for a missing label" in note for note in notes)
 
 
-def test_classes_of_nodes_that_differ_in_case_have_a_note():
+def test_classes_of_nodes_that_differ_only_in_case_have_a_note():
     graph = read_graph(_graph(kind=["Yes", "yes", "no", "yes"]))
     _, notes = read_labels(graph, "kind", classes=True)
     assert notes == ["Of the labels, the classes 'Yes' and 'yes' differ only in case."]
     assert read_labels(graph, "kind", classes=False)[1] == []
 
 
-def test_numbers_and_an_attribute_that_is_the_label_in_another_writing_have_notes(
-    tmp_path, monkeypatch, capsys
-):
+def test_attribute_that_encodes_the_label_and_few_numbers_have_notes(tmp_path, monkeypatch, capsys):
     kinds = [2.0 * (node % 10) for node in range(40)]
     edges, nodes = _graph(kind=kinds, copy=[f"k{kind}" for kind in kinds], age=range(40))
     edges.to_csv(tmp_path / "edges.csv", index=False)

@@ -23,7 +23,7 @@ def _pairs(graph):
 AB = [("a", "b"), ("b", "c")]
 
 
-def test_one_separator_holds_for_the_whole_file(tmp_path):
+def test_edge_list_is_read_with_one_separator_for_the_whole_file(tmp_path):
     for text, pairs in (
         ("a b 0,5\nb c 1,25\n", AB),
         ("a;b;0,5\nb;c;1\n", AB),
@@ -52,7 +52,7 @@ def test_one_separator_holds_for_the_whole_file(tmp_path):
         ("\t", False, "Graph"),
     ],
 )  # fmt: skip
-def test_edge_lists_of_networkx_with_any_delimiter_are_read(tmp_path, delimiter, data, kind):
+def test_edge_list_of_networkx_is_read_with_any_delimiter(tmp_path, delimiter, data, kind):
     source = getattr(networkx, kind)()
     source.add_edge("ann", "bob", weight=1.0, kind="friend", tags=["a", "b"], note="x {y}, z")
     source.add_edge("bob", "cem", weight=0.5, kind="boss, too")
@@ -64,7 +64,7 @@ def test_edge_lists_of_networkx_with_any_delimiter_are_read(tmp_path, delimiter,
 @pytest.mark.parametrize(
     "header", ["%%MatrixMarket matrix coordinate real symmetric\n3 3 2\n", "% sym weighted\n"]
 )
-def test_an_edge_of_a_symmetric_matrix_has_both_directions(tmp_path, header):
+def test_edge_of_a_symmetric_matrix_file_has_both_directions(tmp_path, header):
     path = tmp_path / "g.edges"
     path.write_text(f"{header}2 1 0.5\n3 2 0.7\n")
     graph = read_graph_file(path, directed=True)
@@ -73,7 +73,7 @@ def test_an_edge_of_a_symmetric_matrix_has_both_directions(tmp_path, header):
     assert any("both directions of every edge" in note for note in graph.notes)
 
 
-def test_comment_lines_are_skipped_and_counted(tmp_path):
+def test_comment_lines_of_an_edge_list_are_skipped_and_counted(tmp_path):
     for text, comments in (
         ("# a comment\na b\nb c\n", 1),
         ("% asym unweighted\n% 2 3 3\na b\nb c\n", 2),
@@ -86,7 +86,7 @@ def test_comment_lines_are_skipped_and_counted(tmp_path):
         assert any(note.startswith(f"{comments} comment line") for note in graph.notes)
 
 
-def test_a_header_is_not_read_as_an_edge(tmp_path):
+def test_header_of_an_edge_list_is_not_read_as_an_edge(tmp_path):
     for text, is_header in (
         ("source target weight\na b 1\nb c 2\n", True),
         ("#source,target\na,b\nb,c\n", True),
@@ -101,7 +101,7 @@ def test_a_header_is_not_read_as_an_edge(tmp_path):
         assert _pairs(numbered) == [("1", "2"), ("2", "3")]
 
 
-def test_encodings_are_those_of_the_mark_or_the_option(tmp_path):
+def test_encoding_of_an_edge_list_is_its_byte_order_mark_or_the_option(tmp_path):
     for text, encoding, named in (
         *(("é\tb\n", "utf-16", None), ("é b\n", "utf-8-sig", None)),
         *(("é b\n", "utf-8-sig", "utf-8"), ("é b\n", "cp1252", "cp1252")),
@@ -111,7 +111,7 @@ def test_encodings_are_those_of_the_mark_or_the_option(tmp_path):
         assert _pairs(read_graph_file(path, directed=True, encoding=named)) == [("é", "b")]
 
 
-def test_lists_that_cannot_be_read_are_an_error(tmp_path):
+def test_edge_list_that_cannot_be_read_raises_error(tmp_path):
     for text, nodes, message in (
         ("1 2\n2,3\n", None, "same separator; line 2 has commas, '2,3'"),
         ("Ann Lee,Bob\nCem Dan\n", None, "line 1 has commas"),
@@ -130,12 +130,12 @@ def test_lists_that_cannot_be_read_are_an_error(tmp_path):
 
 
 @pytest.mark.parametrize(("first", "noted"), [("4 3", True), ("9 3", True), ("4 2", False)])
-def test_numbers_of_nodes_and_edges_in_the_first_line_have_a_note(tmp_path, first, noted):
+def test_first_line_with_numbers_of_nodes_and_edges_has_a_note(tmp_path, first, noted):
     graph = _read(tmp_path, f"{first}\n1 2\n2 3\n3 4\n")
     assert any(note.startswith(f"Line 1, '{first}', may be") for note in graph.notes) == noted
 
 
-def test_the_first_edge_and_unread_text_have_a_note(tmp_path):
+def test_note_states_the_first_edge_and_ignored_text(tmp_path):
     graph = _read(tmp_path, "a,b # note,3\n")
     assert "Names are separated by commas; the first edge is 'a' - 'b # note'." in graph.notes
     assert any(

@@ -19,7 +19,7 @@ def _draw(shares, count, seed, strength=1.5):
     return y, odds / odds.sum(1, keepdims=True)
 
 
-def test_factors_of_a_shift_without_labels_improve_the_predictions():
+def test_class_factors_improve_predictions_if_class_frequencies_differ():
     shares = np.array([0.6, 0.3, 0.1])
     y, validation = _draw(np.full(3, 1 / 3), 300, 0)
     truth, others = _draw(shares, 2000, 1)
@@ -30,7 +30,7 @@ def test_factors_of_a_shift_without_labels_improve_the_predictions():
     assert corrected.shape == validation.shape
 
 
-def test_parts_of_equal_frequencies_have_no_factors():
+def test_class_factors_are_one_if_class_frequencies_are_equal():
     """Four classes of about 25 % in every part, also with weak predictions of few nodes."""
     shares = np.array([0.27, 0.25, 0.25, 0.23])
     changed = 0
@@ -43,7 +43,7 @@ def test_parts_of_equal_frequencies_have_no_factors():
     assert changed <= 1
 
 
-def test_other_nodes_that_differ_in_more_than_frequencies_are_not_corrected():
+def test_class_factors_are_one_if_more_than_frequencies_differ():
     draw = np.random.default_rng(0)
     y = draw.choice(3, size=300, p=[0.5, 0.3, 0.2])
     constant = np.array([0.5, 0.4, 0.1]) * np.exp(0.1 * draw.normal(size=(900, 3)))

@@ -19,7 +19,7 @@ def _pairs(graph):
     return {(graph.names[i], graph.names[j]) for i, j in graph.edge_index.T.tolist()}
 
 
-def test_tables_of_edges_and_nodes_become_a_graph():
+def test_read_graph_builds_a_graph_from_tables_of_edges_and_nodes():
     graph = read_graph((EDGES, NODES))
     assert graph.names == ["a", "b", "c", "d"]
     assert _pairs(graph) == {(a, b) for one in ("ab", "bc", "ca") for a, b in (one, one[::-1])}
@@ -27,11 +27,11 @@ def test_tables_of_edges_and_nodes_become_a_graph():
     assert any("1 node without an edge" in note for note in graph.notes)
 
 
-def test_directed_tables_keep_their_directions():
+def test_read_graph_keeps_directions_of_a_directed_table():
     assert _pairs(read_graph(EDGES, directed=True)) == {("a", "b"), ("b", "c"), ("c", "a")}
 
 
-def test_names_as_text_and_as_number_are_one_node():
+def test_equal_names_as_text_and_as_number_are_one_node():
     edges = pd.DataFrame({"source": [1, 2], "target": [2.0, None]})
     nodes = pd.DataFrame({"id": ["1", " 2"]})
     graph = read_graph((edges, nodes))
@@ -39,7 +39,7 @@ def test_names_as_text_and_as_number_are_one_node():
     assert len(graph.left_out) == 1
 
 
-def test_networkx_keeps_attributes_and_says_that_it_was_directed():
+def test_read_graph_of_networkx_keeps_attributes_and_notes_its_direction():
     source = networkx.DiGraph([("a", "b"), ("b", "b")])
     source.add_node("c", age=3, x=[1.0, 2.0])
     for name in "ab":
@@ -54,7 +54,7 @@ def test_networkx_keeps_attributes_and_says_that_it_was_directed():
     assert _pairs(read_graph(source, directed=True)) == {("a", "b")}
 
 
-def test_a_graph_of_pyg_keeps_its_edges_and_attributes():
+def test_read_graph_of_pyg_data_keeps_edges_and_attributes():
     pairs = torch.tensor([[0, 1, 1], [1, 2, 2]])
     data = Data(x=torch.eye(3), edge_index=pairs, y=torch.tensor([0, 1, 0]))
     graph = read_graph(data)
@@ -65,7 +65,7 @@ def test_a_graph_of_pyg_keeps_its_edges_and_attributes():
 
 
 @pytest.mark.parametrize("ending", ["graphml", "gml", "gexf"])
-def test_graphml_gml_and_gexf_are_read(tmp_path, ending):
+def test_read_graph_file_reads_graphml_gml_and_gexf(tmp_path, ending):
     source = networkx.Graph([("a", "b")])
     networkx.set_node_attributes(source, {"a": 1.5, "b": 2.5}, "age")
     path = tmp_path / f"graph.{ending}"
@@ -75,7 +75,7 @@ def test_graphml_gml_and_gexf_are_read(tmp_path, ending):
     assert graph.edge_index.shape == (2, 2)
 
 
-def test_gml_nodes_are_named_by_labels_that_differ(tmp_path):
+def test_names_of_gml_nodes_are_labels_if_all_labels_differ(tmp_path):
     path = tmp_path / "graph.gml"
     node = 'node [ id {} label "{}" kind "é" ]'
     for labels, names in (("ab", ["a", "b"]), ("aa", [0, 1])):
@@ -89,7 +89,7 @@ def test_gml_nodes_are_named_by_labels_that_differ(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "tsv"])
-def test_tables_are_read_from_files_of_every_format(tmp_path, ending):
+def test_read_graph_file_reads_csv_tsv_and_parquet_tables(tmp_path, ending):
     paths = [tmp_path / f"{name}.{ending}" for name in ("edges", "nodes")]
     for path, table in zip(paths, (EDGES, NODES)):
         if ending == "parquet":
@@ -111,7 +111,7 @@ def test_edges_to_unknown_nodes_are_left_out_with_a_note(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "noted"), [("1.2346E+17", 1), ("1E+11", 1), ("E+11", 0)])
-def test_numbers_that_a_spreadsheet_rounds_have_a_note_as_names(tmp_path, name, noted):
+def test_node_names_that_a_spreadsheet_has_rounded_have_a_note(tmp_path, name, noted):
     (tmp_path / "edges.csv").write_text(f"source,target\n{name},b\nb,c\n")
     notes = read_graph_file(tmp_path / "edges.csv").notes
     assert len([note for note in notes if f"such as {name!r}, are numbers" in note]) == noted
@@ -132,7 +132,7 @@ def test_numbers_that_a_spreadsheet_rounds_have_a_note_as_names(tmp_path, name, 
         ("e.doc", "a b\n", None, "e.doc: its name must end in .graphml"),
     ],
 )  # fmt: skip
-def test_a_graph_that_cannot_be_read_is_an_error(tmp_path, name, text, nodes, message):
+def test_invalid_graph_file_raises_error_with_its_reason(tmp_path, name, text, nodes, message):
     path, table = tmp_path / name, None
     path.write_text(text)
     if nodes is not None:
@@ -142,7 +142,7 @@ def test_a_graph_that_cannot_be_read_is_an_error(tmp_path, name, text, nodes, me
         read_graph_file(path, table)
 
 
-def test_a_list_of_pairs_and_an_unknown_file_are_refused():
+def test_list_of_pairs_missing_file_or_unknown_column_raises_error():
     with pytest.raises(TypeError, match="got list"):
         read_graph([(0, 1)])
     with pytest.raises(FileNotFoundError, match="and it is not the name of a data set: cora"):
@@ -152,7 +152,7 @@ def test_a_list_of_pairs_and_an_unknown_file_are_refused():
 
 
 @pytest.mark.parametrize("edge", [(7, 0), (0, 7), (-1, 0)])
-def test_edges_of_data_are_within_range(edge):
+def test_edge_of_pyg_data_out_of_range_raises_error(edge):
     pairs = torch.tensor([[0, edge[0]], [1, edge[1]]])
     with pytest.raises(GraphError, match=f"edge 1 is {edge[0]} -> {edge[1]}"):
         read_graph(Data(edge_index=pairs, num_nodes=6))
@@ -160,7 +160,7 @@ def test_edges_of_data_are_within_range(edge):
 
 @pytest.mark.parametrize("pairs", [torch.tensor([[0, 1, 2], [1, 2, 0], [2, 0, 1]]).t()[:, :2],
                                    torch.tensor([[0.0, 1.5], [1.0, 2.0]])])  # fmt: skip
-def test_edges_of_data_must_be_whole_numbers_in_two_rows(pairs):
+def test_edge_index_of_pyg_data_of_wrong_shape_or_dtype_raises_error(pairs):
     with pytest.raises(GraphError, match=r"edge_index must be \[2, m\] whole numbers; got \("):
         read_graph(Data(edge_index=pairs, num_nodes=6))
     data = HeteroData(a={"num_nodes": 6, "y": torch.zeros(6)}, a__to__a={"edge_index": pairs})

@@ -48,7 +48,7 @@ def _predictor(model):
     return model.predictor_.network
 
 
-def test_outputs_equal_those_of_the_layers_of_pyg():
+def test_residual_network_equals_the_same_layers_of_pyg():
     network, (x, edges) = _network(), _graph()
     hidden = network.norms[0](x @ network.table + network.bias).relu()
     for layer, skip, norm in zip(network.layers, network.skips, network.norms[1:]):
@@ -67,7 +67,7 @@ def test_outputs_equal_those_of_the_layers_of_pyg():
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
-def test_labels_that_are_inputs_are_no_targets(monkeypatch, share):
+def test_labels_used_as_inputs_are_no_targets_in_training(monkeypatch, share):
     monkeypatch.setattr(residual, "LABEL_INPUTS", share)
     torch.manual_seed(0)
     network, (x, edges) = LabelledNetwork(SETTINGS, FEATURES, OUTPUTS), _graph()
@@ -77,7 +77,7 @@ def test_labels_that_are_inputs_are_no_targets(monkeypatch, share):
     assert not network.label_table.grad.any()
 
 
-def test_a_network_without_columns_learns_from_the_labels_of_neighbours(monkeypatch):
+def test_network_without_node_columns_learns_from_labels_of_neighbours(monkeypatch):
     monkeypatch.setattr(residual, "LABELS_OF_CLASS", 20)
     edges, nodes = class_network(nodes=200, homophily=0.95)
     options = {"label": "label", "epochs": 40, "width": 16, "heads": 2, "refit": False}
@@ -92,7 +92,7 @@ def test_a_network_without_columns_learns_from_the_labels_of_neighbours(monkeypa
     [(9, 1, {}, [10, 30]), (8, 1, {}, [10]), (9, 0, {}, [10]), (9, 1, {"epochs": 10}, [10])],
     ids=["late", "early", "no weight", "epochs given"],
 )
-def test_a_network_whose_loss_still_falls_is_trained_three_times_as_long(
+def test_network_is_trained_three_times_as_long_if_its_loss_still_falls(
     monkeypatch, lowest, weight, options, trained
 ):
     for name, value in (("LABELS_OF_CLASS", 20), ("EPOCHS", 10), ("FEWEST_EPOCHS", 1)):
@@ -120,7 +120,7 @@ def test_a_network_whose_loss_still_falls_is_trained_three_times_as_long(
     assert epochs == trained
 
 
-def test_the_network_is_used_with_many_labels_of_each_class(tmp_path, monkeypatch):
+def test_residual_network_is_used_if_each_class_has_many_labels(tmp_path, monkeypatch):
     edges, nodes = class_network(nodes=120)
     options = {"label": "label", "epochs": 4, "width": 8, "heads": 2}
     few = NodeClassifier(**options).fit((edges, nodes))

@@ -14,7 +14,7 @@ from gattn.apps.nodes.stack.propagation import Neighbours, propagate
 from tests.apps.nodes.networks import class_network
 
 
-def test_parts_share_no_node_and_leave_out_the_unlabelled():
+def test_random_node_splits_contain_each_labelled_node_once():
     y = torch.arange(600).double() % 3
     y[::10] = torch.nan
     drawn = [random_node_split(y, 0, (0.6, 0.2, 0.2), by_class=each) for each in (True, False)]
@@ -26,7 +26,7 @@ def test_parts_share_no_node_and_leave_out_the_unlabelled():
     assert torch.bincount(y[split.val].long()).tolist() == [30, 30, 30]
 
 
-def test_label_propagation_solves_the_harmonic_equations():
+def test_label_propagation_equals_the_harmonic_solution():
     generator = torch.Generator().manual_seed(1)
     pairs = torch.randint(12, (2, 40), generator=generator)
     means = Neighbours(torch.cat([pairs, pairs.flip(0)], 1), 12).means
@@ -41,7 +41,7 @@ def test_label_propagation_solves_the_harmonic_equations():
     np.testing.assert_allclose(propagated[train, :-1], around, atol=1e-3)
 
 
-def test_an_improvement_is_at_least_half_a_percent():
+def test_training_stops_if_the_loss_falls_by_less_than_half_a_percent():
     """The loss of a constant prediction c of the target 0 is c^2, and a step of Adam changes c by
     the learning rate. The loss therefore falls by a share of about 2 * rate in each epoch.
     """
@@ -58,7 +58,7 @@ def test_an_improvement_is_at_least_half_a_percent():
 
 
 @pytest.mark.slow
-def test_two_processes_train_the_same_models_as_one():
+def test_node_models_are_equal_if_trained_in_one_or_two_processes():
     edges, nodes = class_network(nodes=80)
     model = NodeClassifier(label="label", model="gat", epochs=3, width=8, heads=2)
     graph = read_graph((edges, nodes), label="label")

@@ -71,7 +71,7 @@ def same_graph(one, other):
 
 
 @pytest.mark.parametrize("kind", ["text", "integer", "float", "category", "gaps", "absent"])
-def test_parquet_edges_are_read_like_a_whole_table(tmp_path, kind):
+def test_edges_from_parquet_equal_those_of_a_table_in_memory(tmp_path, kind):
     edges, nodes = class_network(40)
     edges = pd.concat([edges, edges[:3], pd.DataFrame({"source": ["n1"], "target": ["n1"]})])
     if kind in ("integer", "float"):
@@ -104,7 +104,7 @@ def both_graphs(folder, name, **options):
 @pytest.mark.parametrize(
     ("name", "directed"), [*((name, False) for name in COLUMNS), ("type", True)]
 )
-def test_a_compact_graph_has_the_inputs_and_means_of_the_whole_graph(
+def test_compact_graph_has_the_inputs_and_means_of_the_whole_graph(
     tmp_path, monkeypatch, name, directed
 ):
     # The features are written to a file, in several pieces.
@@ -133,7 +133,7 @@ def test_a_compact_graph_has_the_inputs_and_means_of_the_whole_graph(
     ("name", "model"),
     [*((name, "gat") for name in COLUMNS), ("type", "gatv2"), ("weight", "transformer")],
 )
-def test_a_sample_of_all_neighbours_has_the_output_of_the_whole_graph(tmp_path, name, model):
+def test_output_on_a_sample_of_all_neighbours_equals_the_whole_graph(tmp_path, name, model):
     whole, graph, encoder = both_graphs(tmp_path, name)
     x = torch.randn(len(graph), 4, generator=torch.Generator().manual_seed(0))
     network = ResidualNetwork(
@@ -149,7 +149,7 @@ def test_a_sample_of_all_neighbours_has_the_output_of_the_whole_graph(tmp_path, 
     torch.testing.assert_close(sampled, expected[seeds])
 
 
-def test_a_small_budget_trains_on_samples_with_a_note(trained):
+def test_training_samples_neighbours_if_the_memory_limit_is_small(trained):
     folder, metrics, lines, _, _, nodes = trained
     assert metrics["size"]["training"] == "sampled"
     assert metrics["size"]["budget_bytes"] == 1_000_000
@@ -169,7 +169,7 @@ def test_a_small_budget_trains_on_samples_with_a_note(trained):
     assert all(row.prediction in row.set.split("|") for row in test.itertuples() if row.set)
 
 
-def test_a_seed_gives_the_same_bits_and_csv_the_same_scores(tmp_path, trained):
+def test_sampled_training_depends_only_on_the_seed_and_not_on_the_format(tmp_path, trained):
     folder, metrics, _, paths, edges, nodes = trained
     again, _, _ = sampled_run(tmp_path, paths, "again")
     weights = [(run / "weights.safetensors").read_bytes() for run in (folder, again)]
@@ -182,7 +182,7 @@ def test_a_seed_gives_the_same_bits_and_csv_the_same_scores(tmp_path, trained):
     assert any("only edges in Parquet are read with little memory" in line for line in lines)
 
 
-def test_the_shuffled_network_has_its_predictions_and_another_one_no_labels(tmp_path, trained):
+def test_sampled_model_uses_labels_only_for_the_training_network(tmp_path, trained):
     folder, _, _, _, edges, nodes = trained
     shuffled = edges.sample(frac=1, random_state=1), nodes.sample(frac=1, random_state=0)
     again = write_parquet(tmp_path / "again", *shuffled)
@@ -198,7 +198,7 @@ def test_the_shuffled_network_has_its_predictions_and_another_one_no_labels(tmp_
     assert probabilities(table).sum(axis=1) == pytest.approx(1, abs=1e-4)
 
 
-def test_numbers_are_predicted_from_numbers_and_texts(tmp_path):
+def test_sampled_model_predicts_numbers_from_numbers_and_texts(tmp_path):
     edges, nodes = class_network(150)
     draw = np.random.default_rng(0)
     nodes["size"] = nodes["x0"] * 2 + 5 + 0.1 * draw.normal(size=150)
@@ -214,7 +214,7 @@ def test_numbers_are_predicted_from_numbers_and_texts(tmp_path):
     assert (table["prediction"] <= table["upper"]).all()
 
 
-def test_labels_that_depend_on_a_column_of_edges_are_predicted(tmp_path):
+def test_sampled_model_uses_weights_of_edges(tmp_path):
     edges, nodes = repeating_network(240)
     paths = write_parquet(tmp_path, edges[["source", "target", "strength"]], nodes[["id", "label"]])
     settings = {"edge_features": ("",), "split": "random"}
@@ -225,7 +225,7 @@ def test_labels_that_depend_on_a_column_of_edges_are_predicted(tmp_path):
     assert list(with_column["edges"]) == ["strength"]
 
 
-def test_predictions_do_not_depend_on_the_future(tmp_path):
+def test_sampled_predictions_do_not_depend_on_later_nodes(tmp_path):
     edges, nodes = repeating_network(150)
     paths = write_parquet(tmp_path, edges, nodes)
     folder, _, lines = sampled_run(
@@ -250,7 +250,7 @@ def test_predictions_do_not_depend_on_the_future(tmp_path):
     assert not np.allclose(tables["same"][is_new], tables["changed"][is_new])
 
 
-def test_sizes_of_memory_are_numbers_with_units():
+def test_setting_memory_is_a_number_with_a_unit():
     sizes = {"12GiB": 12 * 2**30, "500 MB": 5e8, ".5gb": 5e8, "100": 100}
     assert {text: parse_memory(text) for text in sizes} == sizes
     for text in ("many", "0", "-1GB", "1 XB", "GiB"):

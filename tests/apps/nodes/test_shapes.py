@@ -22,7 +22,7 @@ def _pairs(graph):
 MATRIX = ",P0,P1,P2,P3\nP0,0,1,1,0\nP1,1,0,0,1.5\nP2,1,0,0,0\nP3,0,1,0,0\n"
 
 
-def test_matrix_with_names_gives_weighted_edges(tmp_path):
+def test_matrix_file_with_node_names_gives_weighted_edges(tmp_path):
     for name, text in (
         ("m.csv", MATRIX),
         ("m.csv", MATRIX.replace(",", ";")),
@@ -41,7 +41,7 @@ def test_matrix_with_names_gives_weighted_edges(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["m.txt", "m.csv"])
-def test_matrix_without_names_numbers_its_nodes(tmp_path, name):
+def test_nodes_of_a_matrix_file_without_names_are_numbered(tmp_path, name):
     matrix = np.array([[0, 1, 1, 0], [1, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0]])
     np.savetxt(tmp_path / name, matrix, fmt="%d", delimiter=" " if name == "m.txt" else ",")
     graph = read_graph_file(tmp_path / name, directed=True)
@@ -56,7 +56,7 @@ def test_matrix_without_names_numbers_its_nodes(tmp_path, name):
     assert weights.tolist() == full[~np.eye(5, dtype=bool)].tolist()
 
 
-def test_columns_of_nodes_are_recognised_by_their_names(tmp_path):
+def test_source_and_target_columns_are_recognised_by_their_names(tmp_path):
     for header, ends in (
         ("source,target,weight", (0, 1)),
         (":START_ID(Person),weight:int,:END_ID(Person),:TYPE", (0, 2)),
@@ -80,7 +80,7 @@ def test_columns_of_nodes_are_recognised_by_their_names(tmp_path):
         )
 
 
-def test_columns_that_may_not_be_nodes_are_refused_and_chosen_by_options(tmp_path):
+def test_ambiguous_source_and_target_columns_require_options(tmp_path):
     ids = "source_id,target_id,source_name,target_name"
     for header in ("when,giver,taker", "gene,disease,score1,score2", ids, ",P1,P2,P3"):
         text = f"{header}\n" + "p,q,r,s\n"[: 2 * header.count(",") + 1] + "\n"
@@ -94,13 +94,13 @@ def test_columns_that_may_not_be_nodes_are_refused_and_chosen_by_options(tmp_pat
             _read(tmp_path, "e.csv", text, source="x", target=ends[1])
 
 
-def test_export_of_nodes_and_edges_in_one_table_is_refused(tmp_path):
+def test_table_with_both_nodes_and_edges_raises_error(tmp_path):
     text = "_id,_labels,name,_start,_end,_type\n0,:Person,ann,,,\n1,:Person,bob,,,\n,,,0,1,KNOWS\n"
     with pytest.raises(GraphError, match="write them to two files"):
         _read(tmp_path, "e.csv", text)
 
 
-def test_neo4j_names_of_columns_are_read(tmp_path):
+def test_column_names_of_neo4j_exports_are_read(tmp_path):
     (tmp_path / "n.csv").write_text(
         "age:int,personId:ID(Person),:LABEL\n31,0,Person\n42,1,Person\n"
     )
@@ -110,7 +110,7 @@ def test_neo4j_names_of_columns_are_read(tmp_path):
     assert _read(tmp_path, "e.csv", edges).names == ["0", "1"]
 
 
-def test_text_that_is_no_list_of_pairs_is_refused(tmp_path):
+def test_text_file_of_another_graph_format_raises_error(tmp_path):
     for text, message in (
         ("/m/0\t/people/bornIn\t/m/1\n/m/2\t/people/bornIn\t/m/1\n", "--source 1 --target 3"),
         ("<u:a> <u:knows> <u:b> .\n<u:b> <u:knows> <u:c> .\n", "has 4 fields"),
@@ -125,7 +125,7 @@ def test_text_that_is_no_list_of_pairs_is_refused(tmp_path):
             _read(tmp_path, "e.txt", text)
 
 
-def test_fields_of_a_list_are_columns_of_its_edges(tmp_path):
+def test_further_fields_of_an_edge_list_are_edge_columns(tmp_path):
     for text, ends, pairs, columns in (
         ("a pp b\nb pd c\n", ("1", "3"), [("a", "b"), ("b", "c")], ["2"]),
         ("head rel tail\na pp b\nb pd c\n", ("", ""), [("a", "b"), ("b", "c")], ["rel"]),
@@ -138,7 +138,7 @@ def test_fields_of_a_list_are_columns_of_its_edges(tmp_path):
         assert list(graph.edge_table.table) == columns
 
 
-def test_numbers_of_two_kinds_of_nodes_are_refused_or_separated(tmp_path):
+def test_equal_numbers_of_sources_and_targets_require_option_bipartite(tmp_path):
     text = "user_id,item_id\n0,0\n0,1\n1,0\n2,5\n"
     with pytest.raises(GraphError, match=r"2 numbers in common.*--bipartite.*--no-bipartite"):
         _read(tmp_path, "e.csv", text)

@@ -47,7 +47,7 @@ def _masked(graph, y=Y, seed=0, **options):
     return masked_split(read_graph(graph), y.double().reshape(-1), seed, by_class=True, **options)
 
 
-def test_parts_without_a_mask_are_chosen_with_a_note():
+def test_splits_without_a_mask_are_drawn_with_a_note():
     for parts, drawn_from, test, note in (
         ("train val test", None, AS_GIVEN["test"], None),
         ("train test", AS_GIVEN["train"], AS_GIVEN["test"], "is drawn from train_mask, 6 of 30"),
@@ -77,7 +77,7 @@ def test_parts_without_a_mask_are_chosen_with_a_note():
             assert note is None or any(note in line for line in notes), notes
 
 
-def test_masks_that_mark_no_node_are_absent_or_an_error():
+def test_empty_mask_is_ignored_unless_it_is_the_training_mask():
     none = torch.zeros(NODES, dtype=torch.bool)
     split, notes = _masked(_data(train_mask=TRAIN, val_mask=none, test_mask=TEST))
     assert len(split.val) == 6
@@ -87,7 +87,7 @@ def test_masks_that_mark_no_node_are_absent_or_an_error():
             _masked(_data(train_mask=none, **masks))
 
 
-def test_masks_that_contradict_are_errors():
+def test_overlapping_or_invalid_masks_raise_error():
     for masks, message in (
         ({"train_mask": ~VAL, "val_mask": VAL, "test_mask": TEST}, "in one part; train_mask and"),
         (
@@ -103,7 +103,7 @@ def test_masks_that_contradict_are_errors():
             _masked(_data(**masks))
 
 
-def test_overlaps_of_masks_in_a_file_name_the_node_and_its_line(tmp_path):
+def test_error_about_overlapping_masks_names_the_node_and_its_line(tmp_path):
     edges, nodes = _table(train_mask=TRAIN.numpy(), test_mask=(TEST | VAL).numpy())
     nodes.loc[3, "test_mask"] = True
     edges.to_csv(tmp_path / "edges.csv", index=False)
@@ -116,7 +116,7 @@ def test_overlaps_of_masks_in_a_file_name_the_node_and_its_line(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [_data, _table])
-def test_a_training_part_of_one_class_is_an_error(kind):
+def test_training_split_with_one_class_raises_error(kind):
     masks = {"train_mask": (Y == 0).numpy(), "test_mask": (Y > 0).numpy()}
     message = (
         r"training part must have at least two classes; its \d+ labelled nodes are of class "
@@ -129,7 +129,7 @@ def test_a_training_part_of_one_class_is_an_error(kind):
         regressor.fit(kind(**masks))
 
 
-def test_classes_that_parts_lack_are_named_with_their_counts():
+def test_note_names_classes_that_are_missing_in_a_split_with_their_counts():
     parts = TRAIN & (Y != 2), VAL & (Y == 0), TEST & (Y != 1)
     split = Split(*(part.nonzero().flatten() for part in parts), "public")
     number = "The number in brackets is the number of labelled nodes of the class in the data."
@@ -141,7 +141,7 @@ def test_classes_that_parts_lack_are_named_with_their_counts():
     assert not missing_classes(Y.double(), _masked(_data(**MASKS))[0], [0, 1, 2])
 
 
-def test_a_column_that_names_some_parts_gives_the_others_a_note():
+def test_split_column_without_validation_rows_has_a_note():
     names = ["train"] * 30 + ["NA", "none", "", None] + ["TEST"] * 26
     graph = read_graph(_table(part=names))
     split, notes = column_split(graph, "part", Y.double(), 0, by_class=True)
@@ -159,7 +159,7 @@ def test_a_column_that_names_some_parts_gives_the_others_a_note():
         )  # fmt: skip
 
 
-def test_labels_of_a_graph_of_pyg_are_read_with_their_gaps():
+def test_labels_of_pyg_data_with_missing_values_are_read():
     for y, classes, missing, note in (
         (torch.where(Y == 2, -1, Y), [0, 1], 20, "y is -1 for 20 of 60 nodes: they have no label."),
         (torch.where(Y == 2, -1.0, Y.double()), [0, 1], 20, "y is -1 for 20 of 60 nodes"),
@@ -174,7 +174,7 @@ def test_labels_of_a_graph_of_pyg_are_read_with_their_gaps():
         assert note is None or any(note in line for line in model.notes_)
 
 
-def test_minus_one_in_a_tensor_beside_the_graph_is_no_class():
+def test_label_minus_one_is_missing_in_a_tensor_and_a_class_in_a_list():
     y = torch.where(Y == 2, -1, Y)
     model = NodeClassifier(**SMALL).fit(_data(), y)
     assert model.classes_.tolist() == [0, 1]
@@ -186,7 +186,7 @@ def test_minus_one_in_a_tensor_beside_the_graph_is_no_class():
     assert column.classes_.tolist() == [-1, 0, 1]
 
 
-def test_labels_of_a_graph_of_pyg_that_are_no_classes_are_an_error():
+def test_labels_of_pyg_data_that_are_no_classes_raise_error():
     for y, message in (
         (torch.where(Y == 2, -2, Y), "numbered from 0, and -1 for a node without a label; node 2"),
         (torch.ones(NODES, 121), r"it is \(60, 121\): choose one of its columns, for example"),
@@ -199,7 +199,7 @@ def test_labels_of_a_graph_of_pyg_that_are_no_classes_are_an_error():
 
 
 @pytest.mark.parametrize("bad", ["years", "nested", "mixed"])
-def test_an_invalid_attribute_is_an_error_only_if_it_is_a_feature_or_the_label(bad):
+def test_invalid_attribute_raises_error_only_if_it_is_feature_or_label(bad):
     graph = networkx.karate_club_graph()
     for node, attributes in graph.nodes(data=True):
         attributes["score"] = float(node)
@@ -226,7 +226,7 @@ def _features(graph, **options):
     return [column.name for column in model.predictor_.encoder.columns], model.notes_
 
 
-def test_columns_that_contain_train_and_test_parts_get_a_note():
+def test_column_that_looks_like_a_split_gets_a_note():
     for name, cells, message in (
         ("split", WORDS, "use --split column:split"),
         ("fold", ["train"] * 50 + [None] * 10, "use --split column:fold"),
@@ -243,7 +243,7 @@ def test_columns_that_contain_train_and_test_parts_get_a_note():
 
 
 @pytest.mark.parametrize(("name", "offset"), [("index", 0), ("level_0", 100)])
-def test_row_numbers_in_another_order_are_no_feature(name, offset):
+def test_column_of_shuffled_row_numbers_is_no_feature(name, offset):
     moved = [offset + node * 7 % NODES for node in range(NODES)]
     columns, notes = _features(_table(**{name: moved}))
     assert columns == ["size"]
@@ -252,7 +252,7 @@ def test_row_numbers_in_another_order_are_no_feature(name, offset):
     assert _features(_table(**{name: [1, 2, 3] * 20}))[0] == ["size", name]
 
 
-def test_row_numbers_in_another_order_name_no_nodes_beside_their_names():
+def test_shuffled_row_numbers_are_no_node_names_if_a_name_column_exists():
     edges, nodes = _table()
     people = nodes.rename(columns={"id": "person"}).sample(frac=1, random_state=0)
     graph = read_graph((edges, people.reset_index()))

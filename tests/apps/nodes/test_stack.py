@@ -52,7 +52,7 @@ def _neighbours(nodes=30, edges=60):
     return Neighbours(torch.from_numpy(DRAW.integers(nodes, size=(2, edges))), nodes)
 
 
-def test_means_over_neighbours_equal_a_loop():
+def test_neighbour_means_equal_a_loop_over_nodes():
     edges = torch.tensor([[0, 0, 1, 4], [1, 2, 2, 0]])
     both = Neighbours(edges, 5)
     x = DRAW.normal(size=(5, 2)).astype(np.float32)
@@ -69,7 +69,7 @@ def test_means_over_neighbours_equal_a_loop():
 
 
 @pytest.mark.parametrize("is_class", [True, False])
-def test_one_good_model_among_noise_gets_nearly_all_the_weight(is_class):
+def test_stack_gives_nearly_all_weight_to_the_only_good_model(is_class):
     for seed in range(5):
         draw = np.random.default_rng(seed)
         if is_class:
@@ -88,13 +88,13 @@ def test_one_good_model_among_noise_gets_nearly_all_the_weight(is_class):
 
 
 @pytest.mark.parametrize(("nodes", "factor"), [(4, 2**0.5), (4000, 8)])
-def test_the_calibration_of_few_nodes_changes_little(nodes, factor):
+def test_temperature_of_few_nodes_is_near_one(nodes, factor):
     scores = np.log([[0.6, 0.4]] * nodes)
     assert temperature(scores, np.zeros(nodes)) == factor
 
 
 @pytest.mark.parametrize("count", [1, 2, 12])
-def test_features_of_a_training_node_do_not_depend_on_its_label(count):
+def test_label_features_of_a_training_node_do_not_depend_on_its_label(count):
     graph, train = _neighbours(), DRAW.permutation(30)[:count]
     labels = np.eye(3, dtype=np.float32)[DRAW.integers(3, size=count)]
     guess = DRAW.dirichlet(np.ones(3), 30).astype(np.float32)
@@ -115,7 +115,7 @@ def test_features_of_a_training_node_do_not_depend_on_its_label(count):
         assert (after != before).any()
 
 
-def test_walks_to_training_nodes_are_those_of_two_steps_that_do_not_return():
+def test_walk_features_are_two_step_walks_that_do_not_return():
     means, train = _neighbours().means, np.array([5, 0, 17])
     adjacent = (means.toarray() > 0) + np.eye(30)
     root = np.diag(adjacent.sum(1) ** -0.5)
@@ -124,7 +124,7 @@ def test_walks_to_training_nodes_are_those_of_two_steps_that_do_not_return():
     np.testing.assert_allclose(walks(means, train).toarray(), expected[:, train], atol=1e-6)
 
 
-def test_walks_are_fitted_again_to_other_training_nodes():
+def test_walk_component_is_fitted_again_for_other_training_nodes():
     graph, x = _neighbours(), torch.from_numpy(DRAW.normal(size=(30, 2)))
     to = Targets(np.arange(30) % 2.0, np.arange(20), np.arange(25, 30), 2, True)
     first, _ = Components.fit(x, graph, to, epochs=0)
@@ -140,7 +140,7 @@ def test_walks_are_fitted_again_to_other_training_nodes():
 
 
 @pytest.mark.parametrize("classes", [1, 2, 3])
-def test_linear_models_with_the_chosen_penalty_equal_those_of_scikit_learn(classes):
+def test_linear_component_equals_scikit_learn_with_the_same_penalty(classes):
     x = DRAW.normal(size=(200, 6))
     score = x @ DRAW.normal(size=(6, max(classes, 2)))
     score += 2 * DRAW.normal(size=score.shape)
@@ -164,7 +164,7 @@ def test_linear_models_with_the_chosen_penalty_equal_those_of_scikit_learn(class
     np.testing.assert_array_equal(loaded.predict(whole), model.predict(whole))
 
 
-def test_a_perceptron_learns_a_function_that_is_not_linear():
+def test_perceptron_component_learns_a_nonlinear_function():
     x = DRAW.normal(size=(4000, 2)).astype(np.float32)
     y = (x[:, 0] * x[:, 1] > 0).astype(float)
     model = Perceptron.fit([x], Targets(y, np.arange(3000), np.arange(0), 2, True))
@@ -172,7 +172,7 @@ def test_a_perceptron_learns_a_function_that_is_not_linear():
 
 
 @pytest.mark.parametrize("many", [50, 2000])
-def test_a_stack_is_the_same_in_two_threads_and_after_loading(tmp_path, many, monkeypatch):
+def test_stack_predicts_the_same_with_two_threads_and_after_loading(tmp_path, many, monkeypatch):
     monkeypatch.setattr("gattn.apps.nodes.stack.components.MANY", many)
     tables = class_network()
     before = torch.get_num_threads()
@@ -194,7 +194,7 @@ def test_a_stack_is_the_same_in_two_threads_and_after_loading(tmp_path, many, mo
     assert not loaded.history_
 
 
-def test_another_graph_is_predicted_without_labels_of_neighbours(model):
+def test_stack_predicts_another_graph_without_labels_of_neighbours(model):
     edges, nodes = class_network(nodes=240, homophily=0.95, seed=1)
     # The nodes of both networks have the same names.
     with pytest.warns(UserWarning, match="not that of the training"):
@@ -206,7 +206,7 @@ def test_another_graph_is_predicted_without_labels_of_neighbours(model):
     assert (guess == nodes["label"]).mean() > majority + 0.1
 
 
-def test_the_order_of_predicted_nodes_and_edges_does_not_matter(model, network):
+def test_stack_predictions_do_not_depend_on_the_order_of_nodes_and_edges(model, network):
     edges, nodes, _ = network
     order = DRAW.permutation(240)
     shuffled = edges.sample(frac=1, random_state=0), nodes.iloc[order]
@@ -217,9 +217,7 @@ def test_the_order_of_predicted_nodes_and_edges_does_not_matter(model, network):
 
 @pytest.mark.filterwarnings("ignore:.*training nodes are not in the network")
 @pytest.mark.parametrize("change", ["an edge less", "more nodes", "half", "other names"])
-def test_a_changed_network_is_predicted_with_the_labels_of_its_training_nodes(
-    model, network, change
-):
+def test_changed_graph_is_predicted_with_labels_of_its_training_nodes(model, network, change):
     edges, nodes, truth = network
     more = pd.concat([nodes, pd.DataFrame({"id": ["m0", "m1"], "x0": [0.1, 1.2]})])
     links = pd.DataFrame({"source": ["m0", "m1"], "target": ["n3", "n4"]})
@@ -240,7 +238,7 @@ def test_a_changed_network_is_predicted_with_the_labels_of_its_training_nodes(
     assert model.predict_set(changed).any(axis=1).mean() > 0.95
 
 
-def test_a_training_does_not_depend_on_the_order_of_the_rows():
+def test_stack_training_does_not_depend_on_the_order_of_rows():
     edges, nodes = class_network(nodes=120, homophily=0.8)
     shuffled = edges.sample(frac=1, random_state=1), nodes.sample(frac=1, random_state=2)
     tables, parts = [], []
@@ -253,7 +251,7 @@ def test_a_training_does_not_depend_on_the_order_of_the_rows():
     assert parts[0] == parts[1]
 
 
-def test_sets_of_a_refit_come_from_fits_that_left_the_node_out(monkeypatch):
+def test_refitted_stack_calibrates_sets_by_leave_out_predictions(monkeypatch):
     parts, fit = [], Components.fit
 
     def record(x, neighbours, to, **options):
@@ -274,7 +272,7 @@ def test_sets_of_a_refit_come_from_fits_that_left_the_node_out(monkeypatch):
         np.testing.assert_array_equal(after.validation_parts[name], part)
 
 
-def test_a_validation_part_of_the_data_is_not_fitted_again(monkeypatch):
+def test_stack_is_not_refitted_if_the_data_have_a_validation_mask(monkeypatch):
     counts, fit = [], Components.fit
     monkeypatch.setattr(
         Components, "fit", lambda *args, **options: counts.append(1) or fit(*args, **options)

@@ -32,7 +32,7 @@ def _pairs(graph):
 ENDS = [("7", "8"), ("8", "9")]
 
 
-def test_a_column_of_row_numbers_is_no_end_of_edges(tmp_path):
+def test_column_of_row_numbers_is_no_source_or_target(tmp_path):
     for text, skipped in (
         (",a,b\n0,7,8\n1,8,9\n", ["''"]),
         ('"","a","b"\n"1",7,8\n"2",8,9\n', ["''"]),
@@ -50,7 +50,7 @@ def test_a_column_of_row_numbers_is_no_end_of_edges(tmp_path):
         assert _pairs(parsed) == ENDS
 
 
-def test_a_column_of_row_numbers_names_nodes_only_where_edges_use_it(tmp_path):
+def test_column_of_row_numbers_has_node_names_only_if_edges_use_it(tmp_path):
     for text, names, columns in (
         (",person,age\n0,9,1\n1,8,2\n2,7,3\n", ["9", "8", "7"], ["age"]),
         ("index,person,age\n0,9,1\n1,8,2\n2,7,3\n", ["9", "8", "7"], ["age"]),
@@ -66,7 +66,7 @@ def test_a_column_of_row_numbers_names_nodes_only_where_edges_use_it(tmp_path):
         assert read_graph((pd.read_csv(tmp_path / "edges.csv"), nodes)).names == names
 
 
-def test_names_in_two_notations_have_a_note(tmp_path):
+def test_node_names_in_two_notations_raise_error_or_have_a_note(tmp_path):
     for edges, ids, message in (
         (["4.0", "5.0"], ["4", "5"], "'4.0' in the edges and '4' in the table are the same number"),
         (["4", "5"], ["04", "05"], "'4' in the edges and '04' in the table are the same number"),
@@ -87,7 +87,7 @@ def test_names_in_two_notations_have_a_note(tmp_path):
 
 
 @pytest.mark.parametrize("header", ["0,1", "5,6", "1.0,2.0", "x,"])
-def test_a_table_of_edges_without_a_header_is_refused(tmp_path, header):
+def test_edge_table_without_a_header_raises_error(tmp_path, header):
     with pytest.raises(GraphError, match=r"begin with a header|has no name in the header"):
         _read(tmp_path, f"{header}\n1,2\n2,3\n")
 
@@ -96,7 +96,7 @@ def test_a_table_of_edges_without_a_header_is_refused(tmp_path, header):
 
 
 @pytest.mark.parametrize("word", ["NA", "none", "N/A"])
-def test_words_for_missing_values_are_names_classes_and_categories(tmp_path, word):
+def test_words_such_as_na_are_valid_names_classes_and_categories(tmp_path, word):
     edges = f"source,target\n{word},b\nb,c\n"
     nodes = f"id,group,kind,age\n{word},{word},{word},1\nb,mild,x,{word}\nc,{word},,3\n"
     graph = _read(tmp_path, edges, nodes)
@@ -116,7 +116,7 @@ def test_words_for_missing_values_are_names_classes_and_categories(tmp_path, wor
     assert any(f"Column 'group': 2 cells with {word!r} are missing." in n for n in gaps.notes)
 
 
-def test_a_word_among_numbers_is_a_gap_of_labels():
+def test_word_among_numeric_labels_is_a_missing_label():
     names = [str(node) for node in range(30)]
     edges = pd.DataFrame({"source": names, "target": names[1:] + names[:1]})
     group = ["0", "1", "NA"] * 10
@@ -136,7 +136,7 @@ def test_a_word_among_numbers_is_a_gap_of_labels():
 COMMAS = [f"{i / 7:.2f}".replace(".", ",") for i in range(40)]
 
 
-def test_a_column_with_texts_among_numbers_has_a_note():
+def test_numeric_column_with_texts_has_a_note_with_an_option():
     for cells, pattern in (
         (COMMAS, r"with a decimal comma .*, for example '0,00' .*--decimal ,"),
         ([f"{i},{i:03}" for i in range(1, 41)], "use --decimal , or --thousands ,"),
@@ -150,7 +150,7 @@ def test_a_column_with_texts_among_numbers_has_a_note():
         assert re.search(pattern, message), message
 
 
-def test_cells_that_no_option_reads_have_a_remedy(tmp_path):
+def test_note_on_cells_that_no_option_reads_has_a_remedy(tmp_path):
     words = [[*map(str, range(38)), "old", "new"], ["old", *map(str, range(3)), *["new"] * 36]]
     for cells in ([f">{i}" for i in range(40)], [f"{i} nM" for i in range(40)], *words):
         nodes = "id,c\n" + "".join(f"{i},{cell}\n" for i, cell in enumerate(cells))
@@ -163,7 +163,7 @@ def test_cells_that_no_option_reads_have_a_remedy(tmp_path):
             NodeRegressor(label="c", features=[], **SMALL).fit(graph)
 
 
-def test_numbers_of_tables_are_read_as_they_are_written(tmp_path):
+def test_numbers_of_node_tables_are_read_with_their_decimal_sign(tmp_path):
     for separator, options, cells, numbers in (
         (";", {}, ["0,5", "1,25", ""], [0.5, 1.25, np.nan]),
         (";", {}, ["1.008,5", "7,25", "NA"], [1008.5, 7.25, np.nan]),

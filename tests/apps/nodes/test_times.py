@@ -25,7 +25,7 @@ def _pairs(graph):
     return [(names[a], names[b]) for a, b in graph.edge_index.T.tolist()]
 
 
-def test_messages_of_later_nodes_and_along_later_edges_are_left_out():
+def test_messages_from_later_nodes_and_along_later_edges_are_omitted():
     nodes = pd.DataFrame({"id": list("abcd"), "year": ["2001", "2002", "2002", "2000"]})
     graph, encoder, notes = read_edge_columns(
         _graph("a,b,1,x\nb,c,3,x\nd,b,4,y\n", nodes=nodes), EdgeColumns(time="year")
@@ -45,7 +45,7 @@ def test_messages_of_later_nodes_and_along_later_edges_are_left_out():
     assert encoder.has_edge_times
 
 
-def test_with_times_of_edges_a_node_is_predicted_at_the_end_of_its_part():
+def test_node_is_predicted_at_the_end_of_its_split_if_edges_have_times():
     """For the prediction of a node, its edges and the edges of its sources are left out if they are
     newer than the end of the node's part.
     """
@@ -73,7 +73,7 @@ def test_with_times_of_edges_a_node_is_predicted_at_the_end_of_its_part():
     assert attached.edge_index.shape[1] == 2 * 7
 
 
-def test_a_split_by_time_keeps_equal_times_together():
+def test_split_of_nodes_by_time_keeps_equal_times_together():
     y = torch.zeros(10)
     y[9] = torch.nan
     times = np.array([3, 3, 3, 3, 3, 4, 4, 5, 6, 7.0])
@@ -88,7 +88,7 @@ def test_a_split_by_time_keeps_equal_times_together():
         time_split(y, times % 2, (0.6, 0.2, 0.2), "year")
 
 
-def test_a_node_has_the_time_of_its_first_edge():
+def test_time_of_a_node_is_that_of_its_first_edge():
     rows = "a,b,2020-01-03\nb,c,2020-01-02\n"
     graph = _graph(rows, "source,target,day", nodes=pd.DataFrame({"id": list("abcd")}))
     times = node_times(graph, "day")

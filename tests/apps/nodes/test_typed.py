@@ -47,7 +47,7 @@ def _dense(encoded, relation):
     return matrix / np.where(count > 0, count, 1)
 
 
-def test_means_over_relations_equal_a_dense_loop():
+def test_means_over_relations_equal_a_dense_computation():
     encoded = _encoded()
     neighbours = TypedNeighbours(encoded.graph.network)
     writes, cites = Relation(*WRITES), Relation(*CITES)
@@ -73,7 +73,7 @@ def test_means_over_relations_equal_a_dense_loop():
     assert np.isin(means.sum(1).round(5), (0, 1)).all()
 
 
-def test_edges_to_unknown_nodes_are_left_out_with_their_type():
+def test_edges_to_unknown_nodes_of_a_type_are_left_out_with_a_reason():
     writes = pd.DataFrame({"author": ["a", "z", "b"], "paper": ["p", "q", "nowhere"]})
     graph = read_graph(_small(writes=writes), label="topic")
     author, paper = (row.reason for row in graph.left_out)
@@ -84,7 +84,7 @@ def test_edges_to_unknown_nodes_are_left_out_with_their_type():
     assert any("Type authors: 1 node without an edge" in note for note in graph.notes)
 
 
-def test_bad_tables_are_errors_that_name_the_table():
+def test_invalid_table_of_a_hetero_graph_raises_error_that_names_it():
     for name, columns, message in (
         ("writes", {"from": ["p"], "to": ["a"]}, "there is no node 'p' of type 'authors'"),
         ("writes", {"author": ["z"], "paper": ["p"]}, "no edge connects two"),
@@ -96,7 +96,7 @@ def test_bad_tables_are_errors_that_name_the_table():
             read_graph(_small(**{name: pd.DataFrame(columns)}), label="topic")
 
 
-def test_options_of_types_and_relations_are_parsed_or_are_errors():
+def test_options_of_types_and_relations_are_parsed_or_raise_error():
     types = parse_types(["papers=a.csv", "co-authors=b.csv"])
     (relation,) = parse_relations(["co-authors-is-first-papers=w.csv"], types)
     assert relation == ("co-authors", "is-first", "papers")
@@ -109,7 +109,7 @@ def test_options_of_types_and_relations_are_parsed_or_are_errors():
             parse_relations(values, types)
 
 
-def test_columns_of_edges_are_read_for_each_relation():
+def test_edge_columns_of_each_relation_are_read_separately():
     edges, nodes = typed_tables()
     draw = np.random.default_rng(0)
     edges[WRITES] = edges[WRITES].assign(
@@ -128,7 +128,7 @@ def test_columns_of_edges_are_read_for_each_relation():
         _encoded(bad, nodes, weight="share")
 
 
-def test_hetero_data_is_read_like_tables():
+def test_hetero_data_of_pyg_is_read_like_tables():
     edges, nodes = typed_tables()
     encoded = _encoded(edges, nodes)
     network = encoded.graph.network
@@ -151,7 +151,7 @@ def test_hetero_data_is_read_like_tables():
         read_graph(data)
 
 
-def test_training_nodes_of_several_types_are_matched_in_any_order_and_after_a_change():
+def test_training_nodes_of_several_types_are_matched_in_any_order():
     edges, nodes = typed_tables()
     first = read_graph((edges, nodes), label="topic")
     training = TrainingNodes.fit(first, np.arange(0, len(first), 2))

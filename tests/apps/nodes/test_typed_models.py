@@ -30,7 +30,7 @@ def fitted():
     return model, tables, nodes["papers"]["topic"].to_numpy()
 
 
-def test_a_classifier_learns_from_the_columns_of_another_type(fitted):
+def test_node_classifier_learns_from_columns_of_another_node_type(fitted):
     model, (edges, nodes), truth = fitted
     hidden = np.arange(150) % 3 == 0
     assert (model.predict()[hidden] == truth[hidden]).mean() > 0.65
@@ -39,14 +39,14 @@ def test_a_classifier_learns_from_the_columns_of_another_type(fitted):
     assert (alone.predict()[hidden] == truth[hidden]).mean() < 0.6
 
 
-def test_a_restored_model_predicts_the_same(fitted, tmp_path):
+def test_loaded_model_of_several_node_types_predicts_the_same(fitted, tmp_path):
     model, tables, _ = fitted
     model.save(tmp_path / "model")
     restored = NodeClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(restored.predict_proba(tables), model.predict_proba())
 
 
-def test_explanation_of_a_graph_with_several_tables_of_nodes_is_an_error(fitted):
+def test_explanation_of_a_graph_with_several_node_types_raises_error(fitted):
     model, _, _ = fitted
     with pytest.raises(GraphError, match="explain needs a network with one table of nodes"):
         explain_node(model.predictor_, model.graph_, model.graph_.names[0])
@@ -72,7 +72,7 @@ def run(tmp_path_factory):
     return folder, settings, metrics
 
 
-def test_a_run_reports_each_relation(run):
+def test_run_of_several_node_types_reports_each_relation(run):
     folder, _, metrics = run
     assert metrics["test"]["accuracy"] > 0.75
     relations = metrics["edges"]
@@ -91,7 +91,7 @@ def test_a_run_reports_each_relation(run):
     assert card["data"] == "authors-writes-papers, papers-cites-papers"
 
 
-def test_a_stored_run_predicts_its_network_again(run):
+def test_run_of_several_node_types_predicts_its_network_again(run):
     folder, settings, _ = run
     reading = GraphReading(nodes=settings.nodes, edges=settings.edges)
     lines = []
@@ -106,7 +106,7 @@ def test_a_stored_run_predicts_its_network_again(run):
     assert not any("is not that of the training" in line or "repeated" in line for line in lines)
 
 
-def test_a_run_is_served_with_the_nodes_of_other_types(run):
+def test_node_of_a_hetero_run_is_served_with_neighbours_of_other_types(run):
     folder, _, _ = run
     served = open_nodes("papers", folder / "run", threads=1)
     answer = served.predict("n3")

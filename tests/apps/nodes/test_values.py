@@ -9,7 +9,7 @@ import pytest
 from gattn.apps.nodes.values import flat_table
 
 
-def test_lists_of_numbers_become_columns_with_gaps_where_there_is_none():
+def test_lists_of_numbers_become_columns_with_missing_cells():
     table = pd.DataFrame({"at": [(1, 2), None, np.array([3.0, 4.0])], "age": [1, 2, 3]})
     flat, notes, unreadable = flat_table(table)
     assert flat.columns.tolist() == ["at.0", "at.1", "age"]
@@ -31,7 +31,7 @@ def test_lists_of_numbers_become_columns_with_gaps_where_there_is_none():
         (["1,2,3", "4,5"], None),
     ],
 )
-def test_lists_of_numbers_in_texts_are_columns(cells, numbers):
+def test_texts_with_lists_of_numbers_become_columns(cells, numbers):
     table, notes, unreadable = flat_table(pd.DataFrame({"x": cells}))
     assert not unreadable
     if numbers is None:
@@ -45,7 +45,7 @@ def test_lists_of_numbers_in_texts_are_columns(cells, numbers):
     assert "lists of numbers" in notes[0]
 
 
-def test_lists_of_texts_become_one_text_and_tables_are_left_out():
+def test_lists_of_texts_become_one_text_and_dictionaries_are_ignored():
     table = pd.DataFrame({"tags": [["old", "red"], [], None], "viz": [{"x": 1}, None, {}]})
     flat, notes, unreadable = flat_table(table)
     assert flat["tags"].tolist() == ["old red", "", None]
@@ -55,7 +55,7 @@ def test_lists_of_texts_become_one_text_and_tables_are_left_out():
     assert not unreadable
 
 
-def test_other_lists_are_unreadable_and_the_others_are_read():
+def test_invalid_lists_are_reported_and_other_columns_are_read():
     for cells, message in (
         ([[1], [1, 2]], "the same number of values for every node; the list of node 0 has 1, the"),
         ([[1], 7], "must have only lists; got 7"),
