@@ -58,7 +58,7 @@ def _read(path: Path) -> _Page:
     return _Page(path.read_text("utf-8"))
 
 
-def test_text_from_data_is_escaped(tmp_path: Path) -> None:
+def test_report_escapes_text_from_data(tmp_path: Path) -> None:
     page = _read(write_report(tmp_path, _evil()))
     names = {name for name, _ in page.elements}
     assert "script" not in names
@@ -68,7 +68,7 @@ def test_text_from_data_is_escaped(tmp_path: Path) -> None:
     assert alts == [EVIL] * 6
 
 
-def test_page_loads_no_other_files(tmp_path: Path) -> None:
+def test_report_page_loads_no_other_files(tmp_path: Path) -> None:
     path = write_report(tmp_path, _evil())
     for name, attributes in _read(path).elements:
         for key in ("src", "srcset", "href"):
@@ -81,7 +81,7 @@ def test_page_loads_no_other_files(tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.iterdir()) == ["report.html"]
 
 
-def test_numbers_of_the_page_have_three_digits(tmp_path: Path) -> None:
+def test_numbers_of_a_report_have_three_significant_digits(tmp_path: Path) -> None:
     table = Table(("metric", "model"), (("RMSE", 0.123456789), ("R²", math.nan), ("rows", 12345)))
     content = ReportContent("t", "s", (Section("Errors", tables=(table,)),))
     page = _read(write_report(tmp_path, content))
@@ -111,7 +111,7 @@ def _run(task: str, **changes: object) -> RunFacts:
 
 
 @pytest.mark.parametrize(("task", "figure"), [("regression", "parity"), ("classification", "roc")])
-def test_a_run_gives_a_page_with_every_section(task: str, figure: str, tmp_path: Path) -> None:
+def test_report_of_a_run_has_every_section(task: str, figure: str, tmp_path: Path) -> None:
     content, figures = run_report(_run(task), [Section("The worst", ("Here.",))])
     assert set(figures) == {figure, "calibration", "learning-curve"}
     titles = [section.title for section in content.sections]

@@ -69,14 +69,14 @@ def axes(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_every_plot_has_the_ground_of_the_page(name: str) -> None:
+def test_every_plot_has_the_background_colour_of_the_page(name: str) -> None:
     image = Image.open(io.BytesIO(DRAWN[name]())).convert("RGB")
     assert image.width == round(figure.WIDTH * figure.DOTS)
     assert image.getpixel((1, 1)) == tuple(bytes.fromhex(LIGHT.paper[1:]))
     assert len(image.getcolors(image.width * image.height)) > 20
 
 
-def test_settings_of_matplotlib_neither_change_a_plot_nor_are_changed() -> None:
+def test_plots_do_not_depend_on_or_change_settings_of_matplotlib() -> None:
     before = DRAWN["parity"]()
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "text.usetex": True}):
         assert DRAWN["parity"]() == before
@@ -84,7 +84,7 @@ def test_settings_of_matplotlib_neither_change_a_plot_nor_are_changed() -> None:
     assert DRAWN["parity"]() == before
 
 
-def test_a_target_of_one_class_is_counted_and_not_drawn(axes: list[Axes]) -> None:
+def test_roc_plot_counts_targets_of_one_class_without_a_curve(axes: list[Axes]) -> None:
     run_plots.roc(CLASSES, CHANCES)
     assert axes[0].get_title(loc="left") == "ROC-AUC 0.889\nonly one class: 1 of 2 targets"
 
@@ -92,7 +92,7 @@ def test_a_target_of_one_class_is_counted_and_not_drawn(axes: list[Axes]) -> Non
 @pytest.mark.parametrize(
     "name", ["$\\frac{", "$x$ \\$", "日本語 🧪", "a\nb\tc", "\x07", "long " * 40, "</svg>&"]
 )
-def test_any_name_of_a_column_can_be_drawn(name: str, axes: list[Axes]) -> None:
+def test_plots_accept_any_text_as_column_name(name: str, axes: list[Axes]) -> None:
     run_plots.parity([1.0, 2.0], [1.0, 2.0], name=name)
     run_plots.roc([[0], [1]], [[0.2], [0.8]], name=name)
     run_plots.coverage(INTERVALS, name=name)

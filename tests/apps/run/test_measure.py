@@ -10,14 +10,14 @@ from gattn.apps.run.measure import interval_metrics, set_metrics
 NAN = math.nan
 
 
-def test_intervals_are_measured_on_known_labels_only():
+def test_interval_metrics_use_only_rows_with_labels():
     y = torch.tensor([[0.0, 5.0], [2.0, NAN], [9.0, NAN]])
     lower, upper = torch.zeros(3, 2), torch.tensor([[1.0, 4.0], [3.0, 100.0], [5.0, 100.0]])
     metrics = interval_metrics(y, lower, upper, 0.8)
     assert metrics == {"coverage": 0.8, "held": 0.5, "mean_width": (9 / 3 + 4) / 2, "rows": 3}
 
 
-def test_sets_are_measured_on_known_labels_only():
+def test_set_metrics_use_only_rows_with_labels():
     y = torch.tensor([[0.0], [1.0], [NAN], [2.0]])
     sets = torch.tensor([[1, 0, 0], [1, 1, 0], [1, 1, 1], [1, 1, 0]]).bool()[:, None]
     metrics = set_metrics(y, sets, 0.9, in_every_set=1)

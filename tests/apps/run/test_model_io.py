@@ -39,7 +39,7 @@ def test_model_is_equal_after_it_is_saved_and_loaded(folder) -> None:
     assert set(load_file(folder / "weights.safetensors")) == set(TENSORS)
 
 
-def test_tensors_that_share_memory_are_written(tmp_path) -> None:
+def test_tensors_that_share_memory_are_equal_after_writing(tmp_path) -> None:
     whole = torch.arange(12.0).reshape(3, 4)
     views = {"whole": whole, "column": whole[:, 1], "turned": whole.T}
     write_model(tmp_path, views, {})
@@ -50,7 +50,7 @@ def test_tensors_that_share_memory_are_written(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", ["model.json", "weights.safetensors"])
-def test_changed_byte_of_a_file_is_an_error(folder, name) -> None:
+def test_model_file_with_one_changed_byte_raises_error(folder, name) -> None:
     path = folder / name
     content = path.read_bytes()
     for place in range(0, len(content), 7):
@@ -61,7 +61,7 @@ def test_changed_byte_of_a_file_is_an_error(folder, name) -> None:
     read_model(folder)
 
 
-def test_a_forged_hash_does_not_make_a_file_of_tensors(folder) -> None:
+def test_file_without_tensors_raises_error_even_if_its_hash_matches(folder) -> None:
     import hashlib
 
     weights = b"\x80\x04no tensors"
@@ -73,14 +73,14 @@ def test_a_forged_hash_does_not_make_a_file_of_tensors(folder) -> None:
         read_model(folder)
 
 
-def test_a_folder_of_several_runs_is_an_error_that_names_one_of_them(folder, tmp_path) -> None:
+def test_reading_a_folder_of_several_runs_raises_error_that_names_one(folder, tmp_path) -> None:
     (tmp_path / "several").mkdir()
     folder.rename(tmp_path / "several" / "fold-1")
     with pytest.raises(RunError, match=r"name one of them, such as .*fold-1"):
         read_model(tmp_path / "several")
 
 
-def test_a_folder_without_a_model_is_an_error(tmp_path) -> None:
+def test_reading_a_folder_without_a_model_raises_error(tmp_path) -> None:
     with pytest.raises(RunError, match="nowhere does not exist; expected the folder of a trained"):
         read_model(tmp_path / "nowhere")
     with pytest.raises(RunError, match=r"does not contain a trained model: it has no model\.json"):
@@ -92,7 +92,7 @@ def test_a_folder_without_a_model_is_an_error(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_leaves_the_earlier_model_unchanged(folder) -> None:
+def test_failed_write_of_a_model_leaves_the_earlier_model_unchanged(folder) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
@@ -104,7 +104,7 @@ def test_a_full_disk_leaves_the_earlier_model_unchanged(folder) -> None:
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_json_has_no_nan(tmp_path) -> None:
+def test_write_json_replaces_nan_and_infinity_by_null(tmp_path) -> None:
     path = tmp_path / "metrics.json"
     write_json(path, {"a": [math.nan, 1.5, {"b": math.inf}], "c": (1, "ü", None, True)})
     content = json.loads(path.read_text("utf-8"), parse_constant=pytest.fail)

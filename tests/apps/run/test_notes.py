@@ -15,7 +15,7 @@ def measured(share, test=400, val=100, task="regression", **intervals):
 
 
 @pytest.mark.parametrize("other", [{"rmse": 0.8, "r2": 0.1}, {"rmse": 2.0, "r2": 0.6}])
-def test_a_better_baseline_is_named_by_the_metric(other):
+def test_note_names_a_baseline_that_is_better_and_its_metric(other):
     (note,) = baseline_note({"rmse": 1.0, "r2": 0.5}, {"kernel_ridge": other})
     assert note.startswith("On the test part, ")
     metric = "RMSE" if other["rmse"] < 1 else "R²"
@@ -23,18 +23,18 @@ def test_a_better_baseline_is_named_by_the_metric(other):
 
 
 @pytest.mark.parametrize("value", [1.0, 2.0, math.nan, None])
-def test_there_is_no_note_if_the_model_is_best(value):
+def test_no_note_is_given_if_no_baseline_is_better(value):
     assert baseline_note({"rmse": 1.0, "r2": None}, {"mean": {"rmse": value, "r2": None}}) == []
     assert baseline_note({"rmse": 1.0}, {}) == []
 
 
 @pytest.mark.parametrize(("share", "low"), [(0.9, False), (0.801, False), (0.799, True)])
-def test_the_limit_is_three_standard_errors_of_both_parts(share, low):
+def test_coverage_note_is_given_below_three_standard_errors(share, low):
     # 0.9 - 3 * sqrt(0.9 * 0.1 * (1 / 400 + 1 / 102)) = 0.8002
     assert bool(coverage_note(measured(share), "molecules")) == low
 
 
-def test_few_labelled_rows_have_no_note():
+def test_coverage_of_few_labelled_rows_has_no_note():
     # With 8 labelled rows, chance explains any such share; with 400 rows it does not.
     assert coverage_note(measured(0.6, rows=8), "molecules") == []
     assert coverage_note(measured(0.7, calibration_rows=3), "molecules") == []
@@ -42,7 +42,7 @@ def test_few_labelled_rows_have_no_note():
     assert coverage_note({"molecules": {"test": 3}}, "molecules") == []
 
 
-def test_the_terminal_shows_both_notes(capsys):
+def test_terminal_shows_notes_on_baselines_and_coverage(capsys):
     metrics = measured(0.02) | {"baselines": {"kernel_ridge": {"rmse": 0.5}}}
     show_metrics(metrics, "molecules")
     output = capsys.readouterr().out

@@ -12,7 +12,7 @@ from gattn.apps.run.model_io import RunError
 from gattn.apps.run.run_folder import CHECKPOINTS, finished_metrics, lock_folder, start_run
 
 
-def test_temporary_folders_of_another_process_do_not_count_as_files(tmp_path):
+def test_folder_with_only_temporary_folders_counts_as_empty(tmp_path):
     (tmp_path / "checkpoints" / "member-0").mkdir(parents=True)
     assert finished_metrics(tmp_path, RunSettings(), {}) is None
     (tmp_path / "checkpoints" / "mine").write_text("")
@@ -20,7 +20,7 @@ def test_temporary_folders_of_another_process_do_not_count_as_files(tmp_path):
         finished_metrics(tmp_path, RunSettings(), {})
 
 
-def test_a_folder_with_a_run_of_nodes_is_refused_for_molecules(tmp_path):
+def test_folder_with_a_run_of_another_command_raises_error(tmp_path):
     write_toml(tmp_path / "config.toml", RunSettings())
     message = (
         "does not contain a run of this command: choose another folder .*unknown setting censored"
@@ -29,7 +29,7 @@ def test_a_folder_with_a_run_of_nodes_is_refused_for_molecules(tmp_path):
         finished_metrics(tmp_path, NodeRunSettings("cora"), {})
 
 
-def test_temporary_folders_of_another_process_do_not_count_as_results(tmp_path):
+def test_run_may_start_again_on_other_data_until_a_checkpoint_exists(tmp_path):
     out = tmp_path / "run"
     with lock_folder(out):
         (out / CHECKPOINTS / "0").mkdir(parents=True)
@@ -40,7 +40,7 @@ def test_temporary_folders_of_another_process_do_not_count_as_results(tmp_path):
             start_run(out, RunSettings(), {"sha256": "a", "train": [0]}, [("row",)])
 
 
-def test_an_empty_folder_is_removed_and_other_files_remain(tmp_path):
+def test_lock_folder_removes_its_folder_only_if_it_is_empty(tmp_path):
     with lock_folder(tmp_path / "a" / "run"):
         assert (tmp_path / "a" / "run").is_dir()
     assert not (tmp_path / "a" / "run").exists()
@@ -65,7 +65,7 @@ with lock_folder(Path(sys.argv[1])):
 """
 
 
-def test_a_folder_in_use_is_refused_until_its_training_is_killed(tmp_path):
+def test_locked_folder_raises_error_until_its_process_ends(tmp_path):
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None

@@ -14,14 +14,14 @@ from gattn.apps.nodes.runs.config import override as nodes
     + [(spec, rf"must name a column, as in {spec}NAME", f"split {spec} must name a column")
        for spec in ("column:", "molecule:")],
 )  # fmt: skip
-def test_an_unknown_rule_or_one_without_a_column_is_an_error(spec, of_molecules, of_nodes):
+def test_unknown_split_rule_or_missing_column_name_raises_error(spec, of_molecules, of_nodes):
     with pytest.raises(SettingsError, match=of_molecules):
         molecules(None, {"split": spec})
     with pytest.raises(SettingsError, match=of_nodes):
         nodes(None, None, {"data": "edges.csv", "label": "y", "split": spec})
 
 
-def test_a_molecule_must_name_a_column_of_smiles():
+def test_split_by_molecule_of_an_unknown_smiles_column_raises_error():
     with pytest.raises(SettingsError, match="split molecule:b must name a column of SMILES"):
         molecules(None, {"split": "molecule:b", "smiles": ("a", "c")})
     columns = molecules(None, {"split": "molecule:a", "smiles": ("a", "c")})

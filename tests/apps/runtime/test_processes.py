@@ -85,7 +85,7 @@ for spoilt in (work.wrong, work.endless, work.deadly):
 
 
 @pytest.mark.slow
-def test_results_are_in_order_and_an_error_ends_all_processes(tmp_path):
+def test_pool_returns_results_in_order_and_ends_after_an_error(tmp_path):
     (tmp_path / "work.py").write_text(WORK)
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run(

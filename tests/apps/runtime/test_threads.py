@@ -39,7 +39,7 @@ def test_number_of_threads_follows_the_setting_or_the_number_of_elements() -> No
             choose_threads(*arguments)
 
 
-def test_threads_are_restored_after_a_block_and_after_an_error() -> None:
+def test_limited_threads_restores_the_number_after_block_or_error() -> None:
     def fail() -> None:
         with limited_threads(0, 2) as number:
             assert number == torch.get_num_threads() == 2
@@ -53,7 +53,7 @@ def test_threads_are_restored_after_a_block_and_after_an_error() -> None:
     assert torch.get_num_threads() == 3
 
 
-def test_one_thread_is_chosen_while_other_processes_work() -> None:
+def test_choose_threads_returns_one_inside_of_one_thread() -> None:
     with one_thread():
         assert choose_threads(100 * ELEMENTS, 2) == torch.get_num_threads() == 1
         assert available_threads() == 1
@@ -61,7 +61,7 @@ def test_one_thread_is_chosen_while_other_processes_work() -> None:
     assert torch.get_num_threads() == 3
 
 
-def test_background_work_has_one_thread_and_the_caller_no_limit() -> None:
+def test_background_work_uses_one_thread_and_does_not_limit_the_caller() -> None:
     def work(check):
         check()
         return choose_threads(100 * ELEMENTS, 2), torch.get_num_threads()
@@ -73,7 +73,7 @@ def test_background_work_has_one_thread_and_the_caller_no_limit() -> None:
 
 
 @pytest.mark.parametrize(("kind", "setting"), [(MoleculeRegressor, 0), (MoleculeClassifier, 2)])
-def test_estimators_of_molecules_restore_the_threads(kind: type, setting: int) -> None:
+def test_molecule_estimators_restore_the_number_of_threads(kind: type, setting: int) -> None:
     numbers: list[int] = []
     y = np.arange(len(SMILES)) % 2 if kind is MoleculeClassifier else np.arange(len(SMILES)) / 10
     model = kind(model="attention", epochs=1, width=8, heads=2, layers=1, threads=setting)
@@ -91,7 +91,7 @@ def test_estimators_of_molecules_restore_the_threads(kind: type, setting: int) -
 
 
 @pytest.mark.parametrize(("kind", "setting"), [(NodeClassifier, 0), (NodeRegressor, 2)])
-def test_estimators_of_nodes_restore_the_threads(kind: type, setting: int) -> None:
+def test_node_estimators_restore_the_number_of_threads(kind: type, setting: int) -> None:
     import pandas as pd
 
     numbers: list[int] = []

@@ -31,7 +31,7 @@ SMILES = ["CCCCO", "CCN", "c1ccccc1O", "CC(C)CO"]
 CSV = b"smiles,prediction\nCCO,1\nbad(,2\n\nCCCN,3,4\nC\xff,5\n'=1+1',6\n"
 
 
-def test_models_are_listed_with_their_kind_coverage_and_columns(client):
+def test_models_endpoint_lists_kind_coverage_and_columns_of_each_model(client):
     assert client.get("/health").json()["models"] == 3
     models = {model["name"]: model for model in client.get("/models").json()}
     assert models["numbers"]["columns"] == [
@@ -45,7 +45,7 @@ def test_models_are_listed_with_their_kind_coverage_and_columns(client):
 
 
 @pytest.mark.parametrize("name", ["numbers", "classes"])
-def test_a_csv_file_gets_the_bytes_of_the_command(client, folders, name, tmp_path, monkeypatch):
+def test_csv_request_returns_the_output_of_predict(client, folders, name, tmp_path, monkeypatch):
     (tmp_path / "in.csv").write_bytes(CSV)
     out = tmp_path / "out.csv"
     command = ["molecules", "predict", folders[name], tmp_path / "in.csv", "--out", out]
@@ -60,7 +60,7 @@ def test_a_csv_file_gets_the_bytes_of_the_command(client, folders, name, tmp_pat
     assert [table["columns"], *table["rows"]][:4] == rows[:4]
 
 
-def test_json_has_the_numbers_and_the_errors_of_the_command(client):
+def test_predict_of_a_json_body_returns_numbers_and_errors_of_csv(client):
     body = {"smiles": ["CCO", "bad("], "coverage": 0.5}
     answer = client.post("/predict", json=body).json()
     headers = {"content-type": "text/csv"}
@@ -77,7 +77,7 @@ def test_json_has_the_numbers_and_the_errors_of_the_command(client):
     assert (row["lower"], row["upper"]) == (None, None)  # JSON has no infinity.
 
 
-def test_simultaneous_requests_are_batched_and_get_equal_predictions(client_of, monkeypatch):
+def test_simultaneous_requests_are_batched_with_equal_predictions(client_of, monkeypatch):
     batches = []
 
     def predict_slowly(model, smiles, coverage, predict=application.predict_rows):
@@ -99,7 +99,7 @@ def test_simultaneous_requests_are_batched_and_get_equal_predictions(client_of, 
 
 
 @pytest.mark.slow
-def test_several_processes_of_the_server_predict_the_same_as_one(client_of, client):
+def test_server_with_several_processes_predicts_the_same_as_with_one(client_of, client):
     with client_of(workers=2, timeout=600) as processes:
         body = {"smiles": SMILES}
         for name in ("numbers", "classes"):
@@ -118,7 +118,7 @@ def test_several_processes_of_the_server_predict_the_same_as_one(client_of, clie
         assert processes.post("/predict", json=body).status_code == 200
 
 
-def test_an_explanation_has_the_values_of_the_prediction(client):
+def test_explain_returns_the_same_values_as_predict(client):
     answer = client.post("/explain", json={"smiles": "CCCCCCO"}).json()
     predicted = client.post("/predict", json={"smiles": ["CCCCCCO"]}).json()["rows"][0]
     assert answer["values"]["prediction"] == predicted["prediction"]
@@ -129,7 +129,7 @@ def test_an_explanation_has_the_values_of_the_prediction(client):
     assert answer["pictures"]["light"] != answer["pictures"]["dark"]
 
 
-def test_each_target_of_several_is_explained_as_predicted(tmp_path):
+def test_explain_of_each_of_several_targets_equals_its_prediction(tmp_path):
     data, both = tmp_path / "data.csv", tmp_path / "both"
     data.write_text("smiles,y,z\n" + "".join(f"{text},{y},{-y}\n" for text, y, _ in ROWS))
     train("molecules", "train", data, "--target", "y", "--target", "z", *GP, "--out", both)
@@ -144,7 +144,7 @@ def test_each_target_of_several_is_explained_as_predicted(tmp_path):
             assert all(sign * each["value"] > 0 for each in answer["nearest"])
 
 
-def test_a_node_is_answered_with_its_prediction_and_attention(client, runs):
+def test_node_endpoint_returns_prediction_and_attention_of_the_node(client, runs):
     graph = runs[2]
     answer = client.post("/node", json={"name": "n3"}).json()
     with (graph.folder / "predictions.csv").open(newline="") as file:
@@ -163,7 +163,7 @@ def test_a_node_is_answered_with_its_prediction_and_attention(client, runs):
     assert picture.content[1:4] == b"PNG"
 
 
-def test_only_the_report_and_picture_of_a_run_can_be_read(client):
+def test_server_returns_only_report_and_picture_of_a_run(client):
     report = client.get("/models/numbers/report")
     assert report.status_code == 200
     assert "sandbox" in report.headers["content-security-policy"]
@@ -207,7 +207,7 @@ HOSTILE_CSV = {
 }
 
 
-def test_the_predicted_class_is_explained_and_named_in_the_picture(client, runs):
+def test_explain_describes_the_predicted_class_in_text_and_picture(client, runs):
     model = next(run for run in runs if run.name == "classes").model
     first, second = map(str, model.classes_)
     predicted = set()
@@ -227,21 +227,21 @@ def test_the_predicted_class_is_explained_and_named_in_the_picture(client, runs)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_body_of_json_is_refused(client, name):
+def test_hostile_json_body_gets_an_error_status(client, name):
     headers = {"content-type": "application/json"}
     for path in ("/predict", "/explain"):
         _is_refused(client.post(path, content=HOSTILE[name], headers=headers))
 
 
 @pytest.mark.parametrize("name", HOSTILE_CSV)
-def test_a_hostile_table_is_refused(client, name):
+def test_hostile_csv_body_gets_an_error_status_without_paths(client, name):
     headers = {"content-type": "text/csv"}
     answer = client.post("/predict", content=HOSTILE_CSV[name], headers=headers)
     _is_refused(answer)
     assert "/tmp" not in answer.text
 
 
-def test_the_charset_of_the_content_type_is_the_encoding_of_a_table(client):
+def test_csv_body_is_read_with_the_charset_of_its_content_type(client):
     table = "smiles,name\nC,M\u00e9thane\n"
     for charset in ("latin-1", "utf-16", "UTF-8", "utf-8-sig"):
         answer = client.post(
@@ -254,7 +254,7 @@ def test_the_charset_of_the_content_type_is_the_encoding_of_a_table(client):
     _is_refused(client.post("/predict?model=numbers", content=b"smiles\nC\n", headers=headers))
 
 
-def test_a_mark_before_json_is_read_and_a_compressed_body_is_refused(client):
+def test_json_body_may_have_a_byte_order_mark_but_no_compression(client):
     body, headers = b'{"smiles": ["C"], "model": "numbers"}', {"content-type": "application/json"}
     marked = client.post("/predict", content=b"\xef\xbb\xbf" + body, headers=headers)
     assert marked.json() == client.post("/predict", content=body, headers=headers).json()
@@ -270,7 +270,7 @@ def _is_refused(answer):
     assert 5 < len(sentence) < 500
 
 
-def test_a_bad_request_is_refused_with_a_sentence(client):
+def test_invalid_request_gets_an_error_status_with_a_sentence(client):
     assert client.post("/predict", content=b"C", headers={"content-type": "x/y"}).status_code == 415
     query = {"content": b"smiles\nC\n", "headers": {"content-type": "text/csv"}}
     for path in ("?encoding=none", "?coverage=2", "?smiles=no", "?model=none"):
@@ -292,7 +292,7 @@ def test_a_bad_request_is_refused_with_a_sentence(client):
     assert f"must be application/json; got '{form['content-type']}'" in answer.json()["error"]
 
 
-def test_a_key_or_an_option_that_stands_twice_is_refused(client):
+def test_request_with_a_repeated_key_or_option_gets_status_422(client):
     headers = {"content-type": "application/json"}
     bodies = {
         "/predict": b'{"smiles": ["C"], "smiles": ["N"]}',
@@ -308,7 +308,7 @@ def test_a_key_or_an_option_that_stands_twice_is_refused(client):
     assert "option 'smiles' twice" in answer.json()["error"]
 
 
-def test_head_has_the_headers_of_get(client, address):
+def test_head_request_returns_the_headers_of_get(client, address):
     for path in ("/", "/health", "/models", "/static/style.css", "/picture?smiles=C", "/nothing"):
         get, head = httpx.get(address + path), httpx.head(address + path)
         assert (head.status_code, head.content) == (get.status_code, b"")
@@ -317,7 +317,7 @@ def test_head_has_the_headers_of_get(client, address):
     assert client.request("HEAD", "/predict").status_code == 405
 
 
-def test_a_full_queue_answers_429(client_of, monkeypatch):
+def test_request_to_a_full_queue_gets_status_429(client_of, monkeypatch):
     begin, end = threading.Event(), threading.Event()
 
     def wait(model, smiles, coverage, predict=application.predict_rows):
@@ -341,7 +341,7 @@ def test_a_full_queue_answers_429(client_of, monkeypatch):
         assert client.post("/predict", json={"smiles": ["C"]}).status_code == 200
 
 
-def test_a_slow_request_is_ended_with_408(client_of, monkeypatch):
+def test_request_that_exceeds_the_timeout_gets_status_408(client_of, monkeypatch):
     monkeypatch.setattr(application, "predict_rows", lambda *arguments: time.sleep(0.5))
     with client_of(timeout=0.1) as client:
         answer = client.post("/predict", json={"smiles": ["C"]})
@@ -349,7 +349,7 @@ def test_a_slow_request_is_ended_with_408(client_of, monkeypatch):
     assert "more than 0.1 seconds" in answer.json()["error"]
 
 
-def test_an_open_request_gets_503_when_the_server_stops():
+def test_open_request_gets_status_503_if_the_server_stops():
     messages = []
 
     async def wait_forever(scope, receive, send):
@@ -377,7 +377,7 @@ def test_an_open_request_gets_503_when_the_server_stops():
     assert b"the server stops" in messages[1]["body"]
 
 
-def test_requests_of_other_hosts_and_origins_are_refused(client):
+def test_request_of_another_host_or_origin_gets_status_403(client):
     assert client.get("/health", headers={"host": "localhost:8000"}).status_code == 200
     assert client.get("/health", headers={"host": "[::1]:8000"}).status_code == 200
     for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[", "10.0.0.1"):
@@ -386,7 +386,7 @@ def test_requests_of_other_hosts_and_origins_are_refused(client):
         assert client.get("/health", headers={"origin": origin}).status_code == status
 
 
-def test_a_server_beyond_this_machine_needs_its_token(client_of, tmp_path):
+def test_server_on_a_public_address_requires_its_token(client_of, tmp_path):
     file, token = tmp_path / "token.txt", "correct horse battery"
     for content, fault in {"short": "at least 16 characters; got 5", " ": "is empty"}.items():
         file.write_text(content)
@@ -415,7 +415,7 @@ def test_a_server_beyond_this_machine_needs_its_token(client_of, tmp_path):
         assert client.get("/models").status_code == 200  # The client stores the cookie.
 
 
-def test_a_proxy_with_tls_reaches_the_server_by_an_allowed_host(client_of):
+def test_request_through_a_proxy_requires_an_allowed_host_and_a_token(client_of):
     proxy = {"host": "models.example.org", "origin": "https://models.example.org"}
     body = {"json": {"smiles": ["C"]}}
     with client_of() as client:
@@ -438,7 +438,7 @@ def test_a_proxy_with_tls_reaches_the_server_by_an_allowed_host(client_of):
             ServeSettings(allowed_host=(name,))
 
 
-def test_a_page_of_another_site_shows_no_picture_of_the_server(client):
+def test_picture_embedded_in_another_site_gets_status_403(client):
     embedded = ("cross-site", "image", 403), ("same-site", "iframe", 403)
     direct = ("cross-site", "document", 200), ("none", "document", 200)
     for site, mode, status in (*embedded, *direct, ("same-origin", "image", 200)):
@@ -447,7 +447,7 @@ def test_a_page_of_another_site_shows_no_picture_of_the_server(client):
         assert answer.status_code == status, (site, mode)
 
 
-def test_a_molecule_that_is_too_large_is_an_error_of_its_row(client, client_of):
+def test_molecule_above_the_size_limit_gets_an_error_in_its_row(client, client_of):
     rows = client.post("/predict", json={"smiles": ["C" * 251, "C"]}).json()["rows"]
     assert "more than max_atoms=250" in rows[0]["error"]
     assert rows[1]["error"] == ""
@@ -459,7 +459,7 @@ def test_a_molecule_that_is_too_large_is_an_error_of_its_row(client, client_of):
         assert client.post("/explain", json={"smiles": "C" * 11}).status_code == 413
 
 
-def test_every_answer_has_the_security_headers(client):
+def test_every_response_has_the_security_headers(client):
     for path in ("/", "/models", "/nothing", "/static/app.js"):
         headers = client.get(path).headers
         assert "default-src 'none'" in headers["content-security-policy"]
@@ -480,7 +480,7 @@ FIELDS = st.sampled_from(["smiles", "model", "coverage", "target", "name", "text
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_no_request_is_an_error_of_the_server(client, data):
+def test_no_random_request_gets_a_server_error_status(client, data):
     paths = client.get("/openapi.json").json()["paths"]
     path = data.draw(st.sampled_from(sorted(paths)))
     method = data.draw(st.sampled_from(sorted(paths[path])))

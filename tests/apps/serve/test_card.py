@@ -10,14 +10,14 @@ from gattn.apps.serve.settings import ServeSettings
 from tests.apps.serve.clients import serving
 
 
-def test_html_in_a_card_is_shown_as_text():
+def test_card_page_escapes_html_of_the_card():
     page = card_page("<b>", "| a |\n|---|\n| <script> |")
     assert "<td>&lt;script&gt;</td>" in page
     assert "<script" not in page
     assert "<title>&lt;b&gt;</title>" in page
 
 
-def test_a_card_has_no_paths_and_no_links_to_other_files(folders, tmp_path):
+def test_served_card_contains_no_paths_or_links_to_other_files(folders, tmp_path):
     folder = shutil.copytree(folders["classes"], tmp_path / "own")
     link = "[data](https://example.org/a) and [more](more.md#part)"
     (folder / "card.md").write_text(f"# Toxicity\n\nNot for {folder}; {link}\n")
@@ -27,7 +27,7 @@ def test_a_card_has_no_paths_and_no_links_to_other_files(folders, tmp_path):
     assert '<p>Not for own; <a href="https://example.org/a">data</a> and more</p>' in text
 
 
-def test_the_card_of_a_model_of_gattn_is_a_page(client):
+def test_card_endpoint_returns_the_card_of_a_distributed_model_as_a_page(client):
     with serving(Server(open_runs([Path("bbb")], ServeSettings()), ServeSettings(workers=1))) as c:
         answer = c.get("/models/bbb/card")
     assert "<h2>Unsuitable uses</h2>" in answer.text

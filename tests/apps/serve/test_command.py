@@ -17,7 +17,7 @@ def serve(monkeypatch, capsys):
     return runner(monkeypatch, capsys, "serve")
 
 
-def test_an_error_of_serve_is_one_line(serve, folders, tmp_path):
+def test_serve_with_invalid_arguments_exits_with_one_line(serve, folders, tmp_path):
     code, message = serve(tmp_path, "--port", 0)
     assert code == 2
     assert "trained model: it has no model.json" in message
@@ -33,7 +33,7 @@ def test_an_error_of_serve_is_one_line(serve, folders, tmp_path):
     assert f"127.0.0.1:{port} is used by another program: choose another --port" in message
 
 
-def test_a_missing_package_is_named_with_the_extra(serve, folders, monkeypatch):
+def test_serve_without_uvicorn_gives_an_error_that_names_the_extra(serve, folders, monkeypatch):
     monkeypatch.delitem(sys.modules, "gattn.apps.serve.server", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     code, message = serve(folders["classes"])
@@ -42,7 +42,7 @@ def test_a_missing_package_is_named_with_the_extra(serve, folders, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_server_answers_and_ends_by_a_signal(folders):
+def test_serve_answers_requests_and_exits_after_a_signal(folders):
     command = [sys.executable, "-m", "gattn.apps.cli", "serve", folders["classes"], "--port", "0"]
     command += ["--workers", "1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

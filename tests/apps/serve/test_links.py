@@ -22,14 +22,14 @@ def folders(tmp_path_factory):
     return {"novel": folder / "novel"}
 
 
-def test_the_model_is_described(client):
+def test_models_endpoint_describes_a_model_of_links(client):
     (model,) = client.get("/models").json()
     assert (model["kind"], model["size"]) == ("links", 254)
     assert model["warnings"] == []
     assert client.get("/nodes", params={"text": "val"}).json()[0] == "Valjean"
 
 
-def test_proposed_links_are_those_of_the_command(client, folders, tmp_path, monkeypatch):
+def test_links_endpoint_returns_the_proposals_of_predict(client, folders, tmp_path, monkeypatch):
     folder, out = folders["novel"], tmp_path / "out.csv"
     command = ["links", "predict", folder, folder.parent / "edges.csv", "--out", out]
     assert run_command(monkeypatch, *command, "--per-node", "--top", 20) == 0
@@ -65,13 +65,13 @@ def test_proposed_links_are_those_of_the_command(client, folders, tmp_path, monk
          "with a run of gattn molecules train"),
     ],
 )  # fmt: skip
-def test_wrong_requests_are_refused_with_a_sentence(client, path, body, status, sentence):
+def test_invalid_request_for_links_gets_a_status_and_sentence(client, path, body, status, sentence):
     answer = client.post(path, json=body)
     assert (answer.status_code, answer.json()["error"]) == (status, sentence)
 
 
 @pytest.mark.slow
-def test_the_page_proposes_and_scores_links(browser, address):
+def test_page_shows_proposals_and_the_score_of_a_link(browser, address):
     with open_page(browser, address) as page:
         page.find("#source").send_keys("Marius")
         page.find("#link-form button").click()

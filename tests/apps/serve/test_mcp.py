@@ -7,7 +7,7 @@ import pytest
 mcp = pytest.importorskip("mcp")
 
 
-def test_an_agent_lists_models_and_gets_the_predictions_of_the_api(address, client):
+def test_mcp_tools_return_the_models_and_predictions_of_the_api(address, client):
     async def talk():
         async with mcp.Client(f"{address}/mcp") as agent:
             names = [tool.name for tool in (await agent.list_tools()).tools]
@@ -27,7 +27,7 @@ def test_an_agent_lists_models_and_gets_the_predictions_of_the_api(address, clie
     assert "there is no model of molecules 'other'" in fault.content[0].text
 
 
-def test_an_agent_needs_the_token_and_keeps_the_limits(client_of, tmp_path):
+def test_mcp_requests_require_the_token_and_respect_the_size_limit(client_of, tmp_path):
     file = tmp_path / "token.txt"
     file.write_text("correct horse battery")
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}

@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_runs_of_two_folders_find_their_data_by_relative_paths(folder, monkeypatch):
+def test_open_runs_reads_data_by_paths_relative_to_the_training_folder(folder, monkeypatch):
     monkeypatch.chdir(folder)
     lines = []
     runs = open_runs(
@@ -46,9 +46,7 @@ def test_runs_of_two_folders_find_their_data_by_relative_paths(folder, monkeypat
     assert (lines, runs[0].notes, os.getcwd()) == ([], (), str(folder))
 
 
-def test_neighbours_of_a_prediction_are_read_from_the_folder_of_the_training(
-    folder, tmp_path, monkeypatch
-):
+def test_predict_reads_neighbours_from_the_training_folder(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "new.csv").write_text("smiles\nCCCCO\n")
     options = ["new.csv", "--out", "out.csv", "--neighbors", 1]
@@ -56,7 +54,7 @@ def test_neighbours_of_a_prediction_are_read_from_the_folder_of_the_training(
     assert "neighbor1_smiles" in (tmp_path / "out.csv").read_text()
 
 
-def test_a_run_without_its_data_does_not_stop_the_others(folder, tmp_path, monkeypatch):
+def test_open_runs_skips_a_run_without_its_data(folder, tmp_path, monkeypatch):
     shutil.copytree(folder, tmp_path / "moved")
     monkeypatch.chdir(tmp_path / "moved")
     (tmp_path / "moved/b/edges.csv").unlink()
@@ -72,7 +70,7 @@ def test_a_run_without_its_data_does_not_stop_the_others(folder, tmp_path, monke
         open_runs([tmp_path / "moved/b/run"], ServeSettings())
 
 
-def test_a_model_that_is_no_better_than_its_baselines_has_a_warning(folder, monkeypatch):
+def test_model_that_is_no_better_than_a_baseline_has_a_warning(folder, monkeypatch):
     monkeypatch.chdir(folder)
     run, links = open_runs([folder / "a/run", folder / "b/run"], ServeSettings())
     metrics = {
@@ -89,7 +87,7 @@ def test_a_model_that_is_no_better_than_its_baselines_has_a_warning(folder, monk
     assert links.describe().warnings == []
 
 
-def test_sets_that_always_hold_a_class_have_a_warning(folder, monkeypatch):
+def test_model_whose_label_sets_always_contain_a_class_has_a_warning(folder, monkeypatch):
     monkeypatch.chdir(folder)
     run, _ = open_runs([folder / "a/run", folder / "b/run"], ServeSettings())
     metrics = {

@@ -87,7 +87,7 @@ def page(browser, address):
         yield page
 
 
-def test_a_pasted_molecule_is_predicted_by_two_runs_side_by_side(page, client):
+def test_page_shows_predictions_of_two_runs_side_by_side(page, client):
     page.predict("CCCCCO")
     page.wait("#predictions .card figure img", 2)
     cards = page.all("#predictions .card")
@@ -109,7 +109,7 @@ def test_a_pasted_molecule_is_predicted_by_two_runs_side_by_side(page, client):
     page.until(lambda: len(page.all("#predictions .card")) == 1)
 
 
-def test_a_molecule_that_is_drawn_is_predicted(page):
+def test_page_predicts_a_molecule_drawn_in_the_editor(page):
     page.find("#drawing summary").click()
     page.until(lambda: page.find("#editor-place").get_property("childElementCount"))
     ActionChains(page.browser).move_to_element(page.find("#editor-place")).click().perform()
@@ -117,7 +117,7 @@ def test_a_molecule_that_is_drawn_is_predicted(page):
     assert page.find("#smiles").get_attribute("value") == "CC"
 
 
-def test_a_shared_address_opens_the_same_answer(page, browser):
+def test_address_of_the_page_restores_its_prediction(page, browser):
     page.predict("CCCCCO")
     page.wait("#predictions .card figure img", 2)
     page.find("[data-model=classes]").click()
@@ -130,7 +130,7 @@ def test_a_shared_address_opens_the_same_answer(page, browser):
     assert [card.text for card in page.all("#predictions .card .value")] == [shown]
 
 
-def test_several_pasted_lines_give_a_table_with_three_digits_and_open_classes(page, client):
+def test_page_predicts_several_smiles_as_a_table_with_three_digits(page, client):
     lines = ["CCCCCO", "CCN", "bad("]
     browser = page.browser
     browser.execute_script(
@@ -150,7 +150,7 @@ def test_several_pasted_lines_give_a_table_with_three_digits_and_open_classes(pa
     assert page.text_of("#molecule-status").count("1 of them with an error") == 1
 
 
-def test_the_column_of_smiles_is_chosen_if_the_file_lacks_the_expected_one(page, tmp_path):
+def test_page_asks_for_the_smiles_column_if_the_file_lacks_it(page, tmp_path):
     path = tmp_path / "named.csv"
     path.write_text('id,"my, molecule"\n1,CCO\n2,CCN\n')
     page.find("#file").send_keys(str(path))
@@ -160,14 +160,14 @@ def test_the_column_of_smiles_is_chosen_if_the_file_lacks_the_expected_one(page,
     assert "0 of them with an error" in page.text_of("#file-status")
 
 
-def test_an_error_of_all_models_is_shown_once(page):
+def test_page_shows_an_error_of_all_models_once(page):
     page.predict("bad(")
     page.until(lambda: "cannot be read" in page.text_of("main"))
     assert page.text_of("main").count("cannot be read") == 1
     assert all("422" in line for line in page.errors())
 
 
-def test_a_file_with_bad_rows_is_predicted_sorted_and_downloaded(page, tmp_path):
+def test_page_predicts_sorts_and_downloads_a_file_with_invalid_rows(page, tmp_path):
     path = tmp_path / "molecules.csv"
     path.write_text(CSV)
     page.find("#file").send_keys(str(path))
@@ -204,7 +204,7 @@ def test_a_file_with_bad_rows_is_predicted_sorted_and_downloaded(page, tmp_path)
     assert len(saved.splitlines()) == 5
 
 
-def test_cells_of_a_download_are_no_formulas(page):
+def test_cells_of_a_downloaded_table_are_no_spreadsheet_formulas(page):
     cells = ["=1+1", "+cmd|' /C calc'!A0", "@x", "-2+3", "-2.5", "+1e-3", "-inf", "ok", '=A1,"b"']
     table = {"columns": ["=HYPERLINK(1)"], "rows": [[cell] for cell in cells]}
     saved = page.browser.execute_async_script(
@@ -222,7 +222,7 @@ def test_cells_of_a_download_are_no_formulas(page):
     ]  # fmt: skip
 
 
-def test_a_class_whose_set_holds_both_classes_is_undecided(page, client):
+def test_page_shows_undecided_if_the_label_set_contains_both_classes(page, client):
     seen = set()
     for smiles in ("CCCCCO", "CCN", "c1ccccc1", "CC(=O)NC", "CCOCN"):
         answer = client.post("/explain", json={"smiles": smiles, "model": "classes"}).json()
@@ -239,7 +239,7 @@ def test_a_class_whose_set_holds_both_classes_is_undecided(page, client):
     assert True in seen
 
 
-def test_a_node_is_looked_up(page):
+def test_page_shows_the_prediction_of_a_node_by_its_name(page):
     page.find("#node").send_keys("n3", Keys.ENTER)
     page.wait("#nodes .card img")
     assert "graph predicts" in page.text_of("#node-status")
@@ -249,7 +249,7 @@ def test_a_node_is_looked_up(page):
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1300])
-def test_every_width_and_theme_is_accessible(page, width, dark, tmp_path):
+def test_page_is_accessible_in_each_width_and_theme(page, width, dark, tmp_path):
     path = tmp_path / "molecules.csv"
     path.write_text(CSV)
     page.resize(width, dark=dark)
@@ -264,7 +264,7 @@ def test_every_width_and_theme_is_accessible(page, width, dark, tmp_path):
     assert axe_faults(page.browser) == []
 
 
-def test_the_card_of_a_model_fits_a_narrow_screen(page, tmp_path):
+def test_card_of_a_model_fits_a_screen_of_390_pixels(page, tmp_path):
     path = tmp_path / "card.html"
     text = (folder_of("bbb") / CARD_FILE).read_text("utf-8")
     path.write_text(card_page("bbb", text), "utf-8")
@@ -275,7 +275,7 @@ def test_the_card_of_a_model_fits_a_narrow_screen(page, tmp_path):
     assert axe_faults(page.browser) == []
 
 
-def test_the_keyboard_reaches_everything(page):
+def test_tab_key_reaches_all_controls_of_the_page(page):
     reached = []
     for _ in range(18):
         ActionChains(page.browser).send_keys(Keys.TAB).perform()

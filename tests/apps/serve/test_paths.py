@@ -31,7 +31,7 @@ def notes_of(folder):
     return model["notes"]
 
 
-def test_a_missing_table_is_named_without_its_path(copy, folders):
+def test_note_on_a_missing_table_contains_its_name_but_no_path(copy, folders):
     settings = copy / "config.toml"
     old = str(folders["classes"].parent / "data.csv")
     text = settings.read_text()
@@ -41,7 +41,7 @@ def test_a_missing_table_is_named_without_its_path(copy, folders):
     assert notes_of(copy) == [f"{MISSING} the file data.csv does not exist."]
 
 
-def test_other_faults_of_the_files_are_described_without_a_path(copy, folders):
+def test_notes_on_changed_files_contain_no_path(copy, folders):
     table = copy.parent / "data.csv"
     table.write_text((folders["classes"].parent / "data.csv").read_text() + "CCCl,1,idle,3\n")
     settings = copy / "config.toml"
@@ -63,7 +63,7 @@ def test_other_faults_of_the_files_are_described_without_a_path(copy, folders):
     assert notes_of(copy)[0] == f"{MISSING} the file config.toml does not exist."
 
 
-def test_no_answer_about_a_run_contains_a_path_of_the_server(client, folders):
+def test_responses_about_a_run_contain_no_path_of_the_server(client, folders):
     place = str(folders["classes"].parent)
     assert place in (folders["classes"] / "report.html").read_text("utf-8")
     answers = [client.get("/models").text]

@@ -28,7 +28,7 @@ def neighbours(folder, name):
     return {b if a == name else a for a, b in pairs if name in (a, b)}
 
 
-def test_every_node_of_a_sampled_model_has_the_attention_to_all_its_neighbours(client, folders):
+def test_node_of_a_sampled_model_has_attention_to_all_its_neighbours(client, folders):
     for name in ("n0", "n37", "n149"):
         answer = client.post("/node", json={"name": name}).json()
         expected = neighbours(folders["run"].parent, name)

@@ -26,19 +26,19 @@ WRONG = [
 """Addresses, headers and bodies of requests, and a part of the answer."""
 
 
-def test_a_wrong_field_is_named_with_what_was_expected(client):
+def test_error_about_an_invalid_field_states_the_expected_value(client):
     for path, headers, body, sentence in WRONG:
         answer = client.post(path, content=body, headers=headers)
         assert (answer.status_code, sentence in answer.json()["error"]) == (422, True), answer.text
 
 
-def test_a_long_value_is_shortened(client):
+def test_error_about_an_invalid_field_shortens_a_long_value(client):
     answer = client.post("/predict", content=json.dumps({"smiles": "C" * 10_000}),
                          headers=JSON)  # fmt: skip
     assert len(answer.json()["error"]) < 200
 
 
-def test_an_address_that_cannot_be_used_is_an_error(folders, tmp_path):
+def test_invalid_host_or_used_port_of_the_server_raises_error(folders, tmp_path):
     with pytest.raises(SettingsError, match=r"IP address of this machine.*got 'not\.a\.host'"):
         ServeSettings(host="not.a.host")
     with pytest.raises(SettingsError, match=r"got '127\.0\.0\.1:80'"):
@@ -63,13 +63,13 @@ def test_an_address_that_cannot_be_used_is_an_error(folders, tmp_path):
         ("::", "http://[::1]:80/", "http://lab7:80/"),
     ],
 )
-def test_the_printed_address_can_be_opened_on_other_machines(monkeypatch, host, here, others):
+def test_addresses_of_a_public_server_contain_the_host_name(monkeypatch, host, here, others):
     monkeypatch.setattr(socket, "gethostname", lambda: "lab7")
     assert addresses(ServeSettings(host=host), 80) == (here, [others])
 
 
 @pytest.mark.parametrize("way", ["host", "proxy", "file"])
-def test_the_command_prints_its_own_token_once_and_none_of_a_file(
+def test_serve_prints_a_generated_token_once_and_no_token_of_a_file(
     folders, monkeypatch, tmp_path, way
 ):
     monkeypatch.setattr(socket, "gethostname", lambda: "lab7")

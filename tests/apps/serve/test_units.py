@@ -33,13 +33,13 @@ def folders(tmp_path_factory):
     return {"run": folder / "run"}
 
 
-def test_an_explanation_has_the_unit_and_the_explained_quantity(client):
+def test_explain_returns_the_unit_and_the_explained_quantity(client):
     answer = client.post("/explain", json={"smiles": "CCCO"}).json()
     assert answer["unit"] == "uM"
     assert answer["explained"] == "log10(IC50)"
 
 
-def test_the_report_of_the_run_names_the_unit(folders):
+def test_report_of_a_run_contains_the_unit_of_the_target(folders):
     report = (folders["run"] / "report.html").read_text("utf-8")
     assert "Predicted against measured values of IC50 (uM)" in report
     assert len(re.findall(r"→ [\d.]+ ± [\d.]+ uM", report)) > 3
@@ -53,7 +53,7 @@ def page(browser, address):
 
 
 @pytest.mark.slow
-def test_the_page_shows_the_unit_and_the_explained_quantity(page):
+def test_page_shows_the_unit_and_the_explained_quantity(page):
     page.resize(390, dark=True)
     page.predict("CCCO")
     page.wait(".nearest img")
@@ -67,7 +67,7 @@ def test_the_page_shows_the_unit_and_the_explained_quantity(page):
 
 
 @pytest.mark.slow
-def test_a_smiles_file_is_predicted_and_other_files_are_refused(page):
+def test_page_predicts_a_smiles_file_and_rejects_a_parquet_file(page):
     page.browser.execute_script(DROP, "some.smi", SMI)
     page.wait("#table-place tbody tr", 3)
     assert page.text_of("#file-status") == "some.smi: 3 rows, 1 of them with an error."
@@ -78,7 +78,7 @@ def test_a_smiles_file_is_predicted_and_other_files_are_refused(page):
     page.until(lambda: "is not a CSV or SMILES file" in page.text_of("#file-status"))
 
 
-def test_a_model_of_gattn_is_opened_by_its_name():
+def test_distributed_model_is_served_by_its_name():
     (run,) = open_runs([Path("bbb")], ServeSettings())
     assert run.name == "bbb"
     with serving(Server([run], ServeSettings(workers=1))) as client:

@@ -29,7 +29,7 @@ def _written(tmp_path_factory, content: bytes):
     st.lists(st.lists(CELLS, min_size=2, max_size=4), max_size=8),
     *(st.sampled_from(",;\t|"), st.sampled_from(["\n", "\r\n", "\r"]), ENCODINGS, st.booleans()),
 )
-def test_tables_of_the_csv_module_are_read_back(
+def test_table_written_by_the_csv_module_is_read_back(
     tmp_path_factory, rows, separator, newline, encoding, last_newline
 ):
     text = io.StringIO(newline="")
@@ -55,7 +55,7 @@ def test_tables_of_the_csv_module_are_read_back(
 
 @settings(deadline=None)
 @given(st.binary(max_size=60), st.sampled_from([None, "latin-1", "utf-16"]))
-def test_bytes_of_any_kind_are_a_table_or_one_clear_error(tmp_path_factory, content, encoding):
+def test_any_bytes_are_a_table_or_raise_error_with_the_path(tmp_path_factory, content, encoding):
     path = _written(tmp_path_factory, b"smiles,y\nCCO,1\n" + content)
     try:
         rows = list(open_table(path, ["smiles"], encoding=encoding).rows())
@@ -69,7 +69,7 @@ def test_bytes_of_any_kind_are_a_table_or_one_clear_error(tmp_path_factory, cont
 
 @settings(deadline=None)
 @given(st.binary(max_size=60))
-def test_bytes_that_are_no_text_are_written_unchanged(tmp_path_factory, content):
+def test_bytes_that_are_not_utf_8_are_written_unchanged(tmp_path_factory, content):
     path = _written(tmp_path_factory, b"smiles,y\nCCO,1\n" + content)
     out = path.with_name("out.csv")
     table = open_table(path, ["smiles"], on_bad_bytes="surrogateescape")
@@ -84,7 +84,7 @@ def test_bytes_that_are_no_text_are_written_unchanged(tmp_path_factory, content)
     assert [row.cells for row in again] == [[*row.cells, row.problem] for row in rows]
 
 
-def test_the_line_of_a_row_is_its_first_line(tmp_path):
+def test_line_number_of_a_row_is_that_of_its_first_line(tmp_path):
     path = tmp_path / "table.csv"
     path.write_bytes(b'\r\n"smi\nles",y\r\n\r\n"C",1\r\n"C\r\nC",2\r\nO\r\n\r\nN,1,2,3')
     rows = list(open_table(path, ["y"]).rows())
@@ -94,14 +94,14 @@ def test_the_line_of_a_row_is_its_first_line(tmp_path):
     assert rows[3].cells == ["N", "1,2,3"]
 
 
-def test_a_nul_byte_is_an_error_with_its_line(tmp_path):
+def test_nul_byte_in_a_table_raises_error_with_its_line(tmp_path):
     path = tmp_path / "table.csv"
     path.write_bytes(b"smiles,y\nCC,2\nC\0C,1\n")
     with pytest.raises(ValueError, match=r"table\.csv has a NUL byte in line 3; .* utf-16-le"):
         open_table(path, ["smiles"]).count()
 
 
-def test_a_column_with_the_name_of_an_additional_column_is_renamed(tmp_path):
+def test_input_column_is_renamed_if_an_output_column_has_its_name(tmp_path):
     path, lines = tmp_path / "table.csv", []
     path.write_text("smiles,error,error_input\nC,1,2\n")
     table = open_table(path)
@@ -112,7 +112,7 @@ def test_a_column_with_the_name_of_an_additional_column_is_renamed(tmp_path):
     assert "is called 'error_input_input'" in lines[0]
 
 
-def test_a_table_in_another_encoding_is_an_error_that_names_the_option(tmp_path):
+def test_table_of_another_encoding_raises_error_that_names_the_option(tmp_path):
     path = tmp_path / "table.csv"
     path.write_bytes("smiles,name\nC,Méthane\n".encode("latin-1"))
     with pytest.raises(ValueError, match="not UTF-8 text: byte 0xe9 in line 2; set its encoding"):
@@ -126,7 +126,7 @@ def test_a_table_in_another_encoding_is_an_error_that_names_the_option(tmp_path)
         open_table(path, ["smiles"], encoding="klingon")
 
 
-def test_a_file_that_is_no_table_is_refused(tmp_path):
+def test_missing_file_folder_or_unreadable_table_raises_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         open_table(tmp_path / "none.csv")
     with pytest.raises(ValueError, match="is a folder; expected a CSV file"):
@@ -141,7 +141,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path):
         open_table(path, ["smiles"]).count()
 
 
-def test_lines_above_the_header_are_named(tmp_path):
+def test_error_about_a_missing_column_names_the_line_of_the_header(tmp_path):
     path = tmp_path / "table.csv"
     for text in (
         "# of 2024\n\nSmiles,y\nC,1\n",
@@ -157,7 +157,7 @@ def test_lines_above_the_header_are_named(tmp_path):
         open_table(path, ["x"])
 
 
-def test_empty_cells_beyond_the_header_are_ignored_and_filled_ones_are_counted(tmp_path):
+def test_empty_cells_beyond_the_header_are_ignored(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("smiles,y\nCO,1,\nCN,2, ,\nCC,3,x\nC\n,,\n")
     rows = list(open_table(path, ["smiles", "y"]).rows())
@@ -167,7 +167,7 @@ def test_empty_cells_beyond_the_header_are_ignored_and_filled_ones_are_counted(t
     ]
 
 
-def test_a_first_line_names_the_separator(tmp_path):
+def test_line_sep_at_the_start_of_a_table_sets_the_separator(tmp_path):
     for declared, separator, newline, encoding in (
         ("sep=;", ";", "\n", "utf-8"),
         ("SEP=,", ",", "\r\n", "utf-8-sig"),
@@ -185,7 +185,7 @@ def test_a_first_line_names_the_separator(tmp_path):
             assert rows == [(3, ["CO", "1"]), (5, ["CN", "2"])]
 
 
-def test_files_of_other_kinds_are_named(tmp_path):
+def test_error_about_a_file_of_another_format_names_the_format(tmp_path):
     for name, content, message in (
         ("a.csv", b"ARROW1\0\0", r"is a Feather file; write pandas.read_feather"),
         ("a.pkl", b"\x80\x04\x95", "is a pickle, which can run code when it is read; .*CSV"),
@@ -203,7 +203,7 @@ def test_files_of_other_kinds_are_named(tmp_path):
                 open_table(tmp_path / name, ["smiles"], encoding=encoding)
 
 
-def test_a_column_may_have_the_name_of_a_kind_of_file(tmp_path):
+def test_column_named_like_a_file_signature_is_read(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("PAR1,smiles\n1,CO\n")
     assert open_table(path, ["smiles"]).columns == ("PAR1", "smiles")
@@ -212,7 +212,7 @@ def test_a_column_may_have_the_name_of_a_kind_of_file(tmp_path):
 @pytest.mark.parametrize(
     "text", ['{"smiles": ["C"]}', '[{"smiles": "C", "y": 1}]', "[\n", "<!DOCTYPE html>\n<p>\n"]
 )
-def test_json_and_web_pages_are_no_tables(tmp_path, text):
+def test_json_file_or_web_page_as_table_raises_error(tmp_path, text):
     path = tmp_path / "download.csv"
     path.write_text(text)
     with pytest.raises(ValueError, match="as JSON, XML or a web page do; expected a CSV file"):

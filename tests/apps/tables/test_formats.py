@@ -34,7 +34,7 @@ def source(request, tmp_path):
     return open_molecules(path, ["smiles"], ["name"])
 
 
-def test_rows_of_each_format_are_read_from_any_start(source):
+def test_rows_of_each_table_format_are_read_from_any_start(source):
     missing = "-" if ".smi" in source.path.name else ""
     expected = [(s or missing, n) for s, n in zip(SMILES, NAMES)]
     assert source.count() == 5
@@ -43,7 +43,7 @@ def test_rows_of_each_format_are_read_from_any_start(source):
     assert cells(source.narrowed(["smiles", "name"])) == expected
 
 
-def test_values_of_parquet_are_texts(tmp_path):
+def test_values_of_a_parquet_table_are_read_as_texts(tmp_path):
     path = tmp_path / "x.parquet"
     columns = {"smiles": ["C", "N"], "i": [1, None], "f": [0.1, 2.0], "b": [True, False]}
     pq.write_table(pa.table(columns), path)
@@ -54,7 +54,7 @@ def test_values_of_parquet_are_texts(tmp_path):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_the_byte_order_mark_of_a_smiles_file_decides_its_encoding(tmp_path, encoding):
+def test_smiles_file_is_read_with_the_encoding_of_its_byte_order_mark(tmp_path, encoding):
     (tmp_path / "x.smi").write_text("CCO \xfc\n", encoding=encoding)
     source = open_molecules(tmp_path / "x.smi", ["smiles"])
     assert cells(source) == [("CCO", "\xfc")]
@@ -66,7 +66,7 @@ def test_the_byte_order_mark_of_a_smiles_file_decides_its_encoding(tmp_path, enc
 
 @pytest.mark.parametrize("name", ["x.csv.gz", "x.smi.gz", "x.parquet"])
 @pytest.mark.parametrize("content", [b"no such format at all", "truncated"])
-def test_a_damaged_file_is_an_error_that_names_it(tmp_path, name, content):
+def test_damaged_file_raises_error_that_names_it(tmp_path, name, content):
     path = tmp_path / name
     if content == "truncated":
         if path.suffix == ".gz":
@@ -82,7 +82,7 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path, name, content):
 
 
 @pytest.mark.parametrize(("name", "separator"), [("out.csv", ","), ("out.tsv", "\t")])
-def test_the_ending_of_the_output_for_a_smiles_file_names_its_separator(tmp_path, name, separator):
+def test_ending_of_the_output_of_a_smiles_file_sets_the_separator(tmp_path, name, separator):
     (tmp_path / "in.smi").write_text("CCO\tethanol\n")
     table = open_molecules(tmp_path / "in.smi", ["smiles"])
     with table.writer(tmp_path / name, ["y"]) as writer:
@@ -92,13 +92,13 @@ def test_the_ending_of_the_output_for_a_smiles_file_names_its_separator(tmp_path
     assert cells == [["smiles", "name", "y"], ["CCO", "ethanol", "1"]]
 
 
-def test_a_smiles_file_is_refused_by_a_model_of_two_molecules(tmp_path):
+def test_smiles_file_for_a_model_of_two_molecules_raises_error(tmp_path):
     (tmp_path / "x.smi").write_text("C a\n")
     with pytest.raises(ValueError, match="has one SMILES in a line, and this model reads 2 in a"):
         open_molecules(tmp_path / "x.smi", ["a", "b"], [])
 
 
-def test_the_only_column_with_a_usual_name_contains_the_smiles(tmp_path):
+def test_smiles_column_is_detected_by_its_name(tmp_path):
     for header, column in (
         *(("id,SMILES,y", "SMILES"), ("Drug,y", "Drug")),
         *(("ID;Canonical_SMILES", "Canonical_SMILES"), ("Drug,smiles", "smiles")),
@@ -111,9 +111,7 @@ def test_the_only_column_with_a_usual_name_contains_the_smiles(tmp_path):
     ("header", "names"),
     [("SMILES,Canonical_SMILES", ["smiles"]), ("SMILES,y", ["molecule"]), ("SMILES,y", ["a", "b"])],
 )
-def test_a_missing_column_of_smiles_that_several_columns_can_be_is_an_error(
-    tmp_path, header, names
-):
+def test_missing_smiles_column_raises_error_if_candidates_are_ambiguous(tmp_path, header, names):
     (tmp_path / "x.csv").write_text(f"{header}\n")
     with pytest.raises(ValueError, match=f"no column '{names[0]}'"):
         open_molecules(tmp_path / "x.csv", names)

@@ -63,7 +63,7 @@ def same(a, b):
     return a == b or (a is not None and b is not None and math.isnan(a) and math.isnan(b))
 
 
-def test_each_cell_has_its_kind_and_only_plain_cells_a_value():
+def test_each_cell_has_its_kind_and_only_plain_numbers_have_a_value():
     for kind, cells in KINDS.items():
         for cell in cells:
             value = NumberFormat().parse(cell)
@@ -75,13 +75,13 @@ def test_each_cell_has_its_kind_and_only_plain_cells_a_value():
                 assert value is None, cell
 
 
-def test_settings_read_exactly_the_number_in_a_cell():
+def test_number_format_reads_exactly_the_number_in_a_cell():
     for settings, cells in READINGS:
         for cell, value in cells.items():
             assert same(NumberFormat(**settings).parse(cell), value), (settings, cell)
 
 
-def test_settings_that_contradict_are_errors():
+def test_contradictory_settings_of_a_number_format_raise_error():
     for settings, message in (
         ({"decimal": ";"}, "decimal must be one of '.', ','; got ';'"),
         ({"thousands": "_"}, "thousands must be one of"),
@@ -104,7 +104,7 @@ def test_note_on_a_column_names_its_number_format_and_the_option():
         assert option in pattern.sentence("in line {}".format)
 
 
-def test_a_column_counts_missing_unread_and_dropped_cells():
+def test_read_numbers_counts_missing_invalid_and_dropped_cells():
     cells = ["48", "960", "1,008", "12,345.5", "-3", "", "see note"]
     column = read_numbers(cells, NumberFormat(thousands=","))
     np.testing.assert_array_equal(column.values, [48, 960, 1008, 12345.5, -3, NAN, NAN])

@@ -13,7 +13,7 @@ ROWS = [["007", 0.5, "a,b"], ["8", 2, "c"]]
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.tsv", "t.TSV.gz", "t.parquet"])
-def test_the_ending_of_a_table_determines_its_format(tmp_path, name):
+def test_ending_of_the_file_name_determines_the_table_format(tmp_path, name):
     path = tmp_path / name
     with new_file(path) as temporary, table_writer(temporary, ["id", "x", "t"], texts=["id"]) as w:
         for row in ROWS:
@@ -31,7 +31,7 @@ def test_the_ending_of_a_table_determines_its_format(tmp_path, name):
     assert table.values.tolist() == ROWS
 
 
-def test_another_ending_is_refused(tmp_path):
+def test_table_with_an_unsupported_ending_raises_error(tmp_path):
     for name in ("t.xlsx", "t.csv.bz2", "t.parquet.gz", "t"):
         with (
             pytest.raises(ValueError, match=r"must end in \.csv, \.tsv, \.txt or \.parquet"),
@@ -41,7 +41,7 @@ def test_another_ending_is_refused(tmp_path):
         assert not any(tmp_path.iterdir())
 
 
-def test_tables_for_standard_output_are_written_to_its_stream(monkeypatch):
+def test_table_for_standard_output_is_written_to_its_stream(monkeypatch):
     for name in ("-", "/dev/stdout"):
         stream = BytesIO()
         monkeypatch.setattr(sys, "stdout", TextIOWrapper(stream))
