@@ -32,7 +32,7 @@ def _same(actual, expected):
 
 
 @pytest.mark.bits
-def test_results_have_same_bits_over_runs_and_threads(operator, large, restore_threads):
+def test_operators_give_the_same_bits_for_any_number_of_threads(operator, large, restore_threads):
     inputs = operator.inputs(large, 3, 8, dtype=torch.float32)
     torch.set_num_threads(1)
     expected = operator.gradients(inputs, large)
@@ -42,7 +42,7 @@ def test_results_have_same_bits_over_runs_and_threads(operator, large, restore_t
 
 
 @pytest.mark.bits
-def test_results_have_same_bits_for_any_order_of_edges(operator, large):
+def test_operators_give_the_same_bits_for_any_order_of_edges(operator, large):
     order = torch.randperm(large.num_edges, generator=torch.Generator().manual_seed(1))
     shuffled = Graph(large.edge_index[:, order], large.size)
     inputs = operator.inputs(large, 3, 8, dtype=torch.float32)
@@ -61,7 +61,7 @@ def test_results_have_same_bits_for_any_order_of_edges(operator, large):
 
 
 @pytest.mark.bits
-def test_output_is_the_same_alone_and_in_a_batch(operator):
+def test_bits_of_the_results_of_a_graph_do_not_depend_on_its_batch(operator):
     """The results of a graph do not depend on the other graphs of its batch.
 
     Gradients of tensors that all graphs share are sums over all graphs, and are not compared.

@@ -47,7 +47,7 @@ IN_VALUE = {
 
 @pytest.mark.parametrize("name", [name for name in ATTENTION if name not in IN_VALUE])
 @pytest.mark.parametrize(("dropout", "heads"), [(0.1, 8), (0.5, 3), (0.9, 1)])
-def test_mask_equals_that_of_the_philox_generator(name, dropout, heads, operators, graph_):
+def test_dropout_mask_equals_that_of_the_philox_generator(name, dropout, heads, operators, graph_):
     inputs = operators[name].inputs(graph_, heads, 4, grad=False)
     plain = _weights(operators[name], inputs, graph_)
     torch.manual_seed(11)
@@ -59,7 +59,7 @@ def test_mask_equals_that_of_the_philox_generator(name, dropout, heads, operator
 
 
 @pytest.mark.parametrize("dropout", [0.3, 1.0])
-def test_backward_drops_the_same_edges_as_forward(
+def test_gradients_with_dropout_equal_the_reference(
     attention, precision, dropout, compare, hub_graph, random_graph
 ):
     """The backward pass drops the same edges as the forward pass."""
@@ -84,7 +84,7 @@ def test_derivatives_with_dropout_pass_gradcheck(attention):
     assert torch.autograd.gradgradcheck(function, tuple(inputs.values()), fast_mode=True)
 
 
-def test_dropout_of_zero_changes_nothing_and_of_one_gives_zeros(attention, random_graph):
+def test_dropout_of_zero_has_no_effect_and_dropout_of_one_gives_zeros(attention, random_graph):
     inputs = attention.inputs(random_graph)
     state = torch.get_rng_state()
     plain = attention(inputs, random_graph)
@@ -94,7 +94,7 @@ def test_dropout_of_zero_changes_nothing_and_of_one_gives_zeros(attention, rando
     assert all(t.eq(0).all() for t in zeros.values())
 
 
-def test_mask_depends_on_manual_seed(attention, random_graph):
+def test_equal_torch_seeds_give_equal_dropout_masks(attention, random_graph):
     inputs = attention.inputs(random_graph)
 
     def draw(seed):
@@ -107,7 +107,7 @@ def test_mask_depends_on_manual_seed(attention, random_graph):
     assert not torch.equal(draw(1)[0], first)
 
 
-def test_the_mask_does_not_depend_on_the_order_of_edges(attention, graph_):
+def test_dropout_mask_does_not_depend_on_the_order_of_edges(attention, graph_):
     order = torch.randperm(graph_.num_edges, generator=torch.Generator().manual_seed(1))
     shuffled = Graph(graph_.edge_index[:, order], graph_.size)
     inputs = attention.inputs(graph_, grad=False)
@@ -120,7 +120,7 @@ def test_the_mask_does_not_depend_on_the_order_of_edges(attention, graph_):
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_dropout_of_subgraph_equals_mask_of_whole_graph(attention, random_graph, backend):
+def test_dropout_mask_of_a_subgraph_equals_that_of_the_graph(attention, random_graph, backend):
     """A part of a graph, which contains the edges into a range of destinations, has the same
     dropout masks as the whole graph, in the forward and the backward pass.
     """
@@ -160,7 +160,7 @@ of_numbers = pytest.mark.skipif(bool(why_not("cpu", "cpu")), reason="the C++ ker
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("p", [0.5, 1.0])
 @pytest.mark.parametrize("shape", [(2500,), (50, 51), (0,), ()])
-def test_dropout_of_numbers_equals_reference(dtype, p, shape):
+def test_dropout_of_elements_equals_the_reference(dtype, p, shape):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype).requires_grad_()
     torch.manual_seed(3)
     out = drop_numbers(x, p)
@@ -176,7 +176,7 @@ def test_dropout_of_numbers_equals_reference(dtype, p, shape):
 @of_numbers
 @pytest.mark.parametrize("first", [1, 700, 1024, 5000])
 @pytest.mark.parametrize("count", [1, 300, 2500])
-def test_dropout_of_weights_in_subgraph_equals_whole_graph(first, count):
+def test_dropout_of_weights_of_a_subgraph_equals_the_whole_graph(first, count):
     x = torch.rand(first + count) + 1
     overload = torch.ops.gattn.dropout.default
     whole = overload(x, torch.tensor([7, 0]), 0.5, "cpu")
@@ -186,7 +186,7 @@ def test_dropout_of_weights_in_subgraph_equals_whole_graph(first, count):
 
 
 @of_numbers
-def test_gradient_of_dropout_of_numbers_applies_same_mask():
+def test_derivatives_of_dropout_of_elements_pass_gradcheck():
     x = torch.randn(60, dtype=torch.float64, requires_grad=True)
 
     def drop(x):
@@ -198,7 +198,7 @@ def test_gradient_of_dropout_of_numbers_applies_same_mask():
 
 
 @of_numbers
-def test_dropout_of_numbers_is_independent_of_strides_and_threads():
+def test_dropout_of_elements_does_not_depend_on_strides_or_threads():
     x = torch.randn(600, 700)
     threads, outs = torch.get_num_threads(), []
     try:
@@ -215,7 +215,7 @@ def test_dropout_of_numbers_is_independent_of_strides_and_threads():
 
 
 @of_numbers
-def test_dropout_of_numbers_inside_transforms_uses_torch():
+def test_dropout_of_elements_under_vmap_uses_dropout_of_torch():
     x = torch.ones(4, 100)
     out = torch.vmap(lambda row: drop_numbers(row, 0.5), randomness="different")(x)
     assert set(out.unique().tolist()) == {0.0, 2.0}

@@ -7,7 +7,7 @@ from gattn import Graph
 from gattn.functional import aggregate, edge_dot, edge_softmax
 
 
-def test_aggregate_and_edge_dot_are_dense_products():
+def test_aggregate_and_edge_dot_equal_dense_matrix_products():
     """Without repeated edges, ``aggregate`` is the product of the weighted adjacency matrix and v,
     and the results of ``edge_dot`` are entries of q k^T.
     """
@@ -27,7 +27,7 @@ def test_aggregate_and_edge_dot_are_dense_products():
 
 
 @pytest.mark.parametrize("heads", [0, 2])
-def test_aggregate_has_the_heads_of_the_weights_even_if_there_are_none(heads):
+def test_aggregate_has_as_many_heads_as_the_weights_including_zero(heads):
     graph = Graph(torch.tensor([[0, 1], [1, 1]]), 2)
     weight = torch.ones(2, heads, requires_grad=True)
     value = torch.ones(2, 2, 3, requires_grad=True)
@@ -39,7 +39,7 @@ def test_aggregate_has_the_heads_of_the_weights_even_if_there_are_none(heads):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_gradients_of_a_rows_scores_sum_to_zero(dtype):
+def test_softmax_gradients_of_one_destination_sum_to_zero(dtype):
     score = torch.randn(33, 2, generator=torch.Generator().manual_seed(0)).to(dtype)
     graph = Graph(torch.stack([torch.arange(33), torch.zeros(33, dtype=torch.long)]), (33, 1))
     score.requires_grad_()

@@ -19,7 +19,7 @@ def test_operators_of_every_width_and_dtype_equal_the_reference(
     compare(operator, random_graph, *width, dtype=precision)
 
 
-def test_pairs_of_width_and_dtype_equal_the_reference(operator, compare, random_graph):
+def test_operators_for_each_width_dtype_pair_equal_the_reference(operator, compare, random_graph):
     """The dtypes rotate with the operators, so that each pair of two of the three occurs."""
     first = list(OPERATORS.values()).index(operator)
     for number, width in enumerate(WIDTHS):
@@ -34,7 +34,7 @@ def test_pairs_of_width_and_dtype_equal_the_reference(operator, compare, random_
         (32, torch.bfloat16), (64, torch.float32), (128, torch.bfloat16),
     ],
 )  # fmt: skip
-def test_values_as_wide_as_keys_equal_the_reference(
+def test_operators_with_values_as_wide_as_keys_equal_the_reference(
     operator, channels, dtype, compare, random_graph
 ):
     """Test numbers of channels for which kernels were compiled, and other numbers. The kernels
@@ -43,17 +43,17 @@ def test_values_as_wide_as_keys_equal_the_reference(
     compare(operator, random_graph, 11, channels, dtype=dtype, dims={"w": channels})
 
 
-def test_int64_indices_equal_the_reference(operator, precision, compare, wide_graph):
+def test_operators_with_int64_indices_equal_the_reference(operator, precision, compare, wide_graph):
     compare(operator, wide_graph, 3, 16, dtype=precision)
 
 
-def test_rows_of_several_segments_equal_the_reference(operator, precision, compare, hub_graph):
+def test_operators_on_long_rows_equal_the_reference(operator, precision, compare, hub_graph):
     heads, channels = (1, 3) if precision.itemsize == 2 else (8, 16)
     compare(operator, hub_graph, heads, channels, dtype=precision)
 
 
 @pytest.mark.parametrize(("heads", "channels"), [(3, 4), (8, 16)])
-def test_rows_about_as_long_as_a_segment_equal_the_reference(
+def test_operators_on_rows_near_the_segment_length_equal_the_reference(
     operator, heads, channels, compare, split_graph
 ):
     compare(operator, split_graph, heads, channels)

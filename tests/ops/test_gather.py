@@ -31,7 +31,7 @@ def test_gathered_rows_equal_indexing(shape, index_dtype, dtype):
 
 
 @pytest.mark.parametrize("strides", ["columns", "rows", "transposed", "repeated"])
-def test_rows_of_any_strides_are_gathered_and_added(strides):
+def test_gather_and_add_of_rows_accept_any_strides(strides):
     x = torch.randn(20, 9, 4)
     table = {
         "columns": x[:, 2:5], "rows": x[::3], "transposed": x.transpose(1, 2),
@@ -55,7 +55,7 @@ def test_rows_of_any_strides_are_gathered_and_added(strides):
         (torch.float16, True),
     ],
 )  # fmt: skip
-def test_added_rows_have_the_bits_of_sequential_sums(shape, index_dtype, is_sorted, dtype):
+def test_add_rows_gives_the_bits_of_sequential_sums(shape, index_dtype, is_sorted, dtype):
     """The sums equal sequential additions bit for bit, with any number of threads."""
     torch.manual_seed(0)
     rows = torch.randn(3000, *shape).to(dtype)
@@ -84,14 +84,14 @@ def test_added_rows_have_the_bits_of_sequential_sums(shape, index_dtype, is_sort
     "total",
     [torch.zeros(3, 4, dtype=torch.float64), torch.zeros(4, 3).t(), torch.zeros(3, 4).half()],
 )
-def test_sums_of_another_dtype_are_refused(total):
+def test_add_rows_into_sums_of_another_dtype_or_stride_raises_error(total):
     with pytest.raises(ValueError, match=r"total must be contiguous, of torch\.float32; got"):
         add_rows(torch.ones(2, 4), torch.tensor([0, 2]), total)
 
 
 @INDICES
 @pytest.mark.parametrize("is_sorted", [False, True])
-def test_rows_of_hubs_are_summed_in_a_separate_buffer(index_dtype, is_sorted):
+def test_add_rows_adds_rows_of_high_degree_from_a_separate_buffer(index_dtype, is_sorted):
     index = [0, 2, ~0, ~0, ~1] if is_sorted else [0, ~0, 2, ~1, ~0]
     rows, total, apart = torch.arange(1.0, 6.0)[:, None], torch.zeros(3, 1), torch.zeros(2, 1)
     hubs = torch.tensor([1, 2], dtype=index_dtype)
@@ -101,14 +101,14 @@ def test_rows_of_hubs_are_summed_in_a_separate_buffer(index_dtype, is_sorted):
     assert not apart.any()
 
 
-def test_hub_rows_require_a_buffer():
+def test_add_rows_without_a_buffer_for_hubs_raises_error():
     with pytest.raises(ValueError, match="hubs and hub_sums must be passed together"):
         add_rows(torch.ones(1, 1), torch.tensor([~0]), torch.zeros(2, 1), torch.tensor([1]))
 
 
 @pytest.mark.bits
 @pytest.mark.parametrize("is_sorted", [False, True])
-def test_sums_of_hubs_have_the_same_bits_with_any_number_of_threads(is_sorted):
+def test_hub_sums_have_the_same_bits_for_any_number_of_threads(is_sorted):
     torch.manual_seed(0)
     rows, index = torch.randn(5000, 8, 16), torch.randint(-3, 9, (5000,))
     hubs = torch.tensor([20, 4, 11])
@@ -134,6 +134,6 @@ def test_sums_of_hubs_have_the_same_bits_with_any_number_of_threads(is_sorted):
 @pytest.mark.parametrize(
     "out", [torch.zeros(3, 3).t(), torch.zeros(2, 3), torch.zeros(3, 3, dtype=torch.float64)]
 )
-def test_buffer_of_wrong_size_is_refused(out):
+def test_gather_rows_into_a_wrong_buffer_raises_error(out):
     with pytest.raises(ValueError, match=r"out must be contiguous, \(3, 3\) of torch.float32; got"):
         gather_rows(torch.randn(5, 3), torch.tensor([0, 1, 2]), out)

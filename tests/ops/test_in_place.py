@@ -19,7 +19,7 @@ def _rows(*shape, dtype=torch.float32, seed=0):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_an_output_written_in_place_has_gradients_of_the_same_bits(name, dropout, dtype):
+def test_output_modified_in_place_gives_the_same_bits_of_gradients(name, dropout, dtype):
     operator, results = FAMILIES[name].variants[""], []
     for write in (False, True):
         inputs = operator.inputs(GRAPH, dtype=dtype)
@@ -31,14 +31,14 @@ def test_an_output_written_in_place_has_gradients_of_the_same_bits(name, dropout
         assert torch.equal(actual, expected)
 
 
-def test_attention_weights_may_be_written_in_place():
+def test_attention_weights_modified_in_place_give_equal_gradients():
     score = torch.randn(90, 2, requires_grad=True)
     (expected,) = torch.autograd.grad(functional.edge_softmax(score, GRAPH).sin().sum(), score)
     (got,) = torch.autograd.grad(functional.edge_softmax(score, GRAPH).sin_().sum(), score)
     torch.testing.assert_close(got, expected)
 
 
-def test_input_changed_in_place_before_backward_is_an_error():
+def test_input_modified_in_place_before_backward_raises_error():
     value = _rows(2, 4)
     query = value * 2
     out = functional.dot_product_attention(query, value, value, GRAPH)
@@ -47,7 +47,7 @@ def test_input_changed_in_place_before_backward_is_an_error():
         out.sum().backward()
 
 
-def test_a_second_backward_gives_the_same_bits():
+def test_second_backward_pass_gives_the_same_bits():
     value = _rows(2, 4)
     out = functional.dot_product_attention(value, value, value, GRAPH).tanh_()
     first, second = (torch.autograd.grad(out.sum(), value, retain_graph=True) for _ in range(2))
@@ -65,7 +65,7 @@ def test_a_second_backward_gives_the_same_bits():
     ],
     ids=["AGNNConv", "GATConv", "GATv2Conv", "TransformerConv", "SuperGATConv"],
 )
-def test_an_activation_in_place_after_a_layer_gives_the_gradients_of_pyg(make):
+def test_in_place_activation_after_a_layer_gives_the_gradients_of_pyg(make):
     theirs, x, act = make().eval(), _rows(8), torch.nn.ReLU(inplace=True)
     expected = torch.autograd.grad(act(theirs(x, EDGES)).square().sum(), x)
     ours = convert(theirs)
@@ -74,7 +74,7 @@ def test_an_activation_in_place_after_a_layer_gives_the_gradients_of_pyg(make):
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_output_of_a_custom_score_on_few_edges_may_be_written_in_place():
+def test_output_of_apply_edges_modified_in_place_gives_equal_gradients():
     """The result shares no memory with recorded tensors or parameters."""
     results = []
     for write in (False, True):

@@ -38,7 +38,7 @@ class Largest(TorchDispatchMode):
         return torch.utils._pytree.tree_map(self.see, func(*args, **(kwargs or {})))
 
 
-def test_saved_and_allocated_memory_is_bounded(operator, dense_graph, monkeypatch):
+def test_operators_allocate_no_tensor_of_edges_times_channels(operator, dense_graph, monkeypatch):
     edges = dense_graph.num_edges
     inputs = operator.inputs(dense_graph, HEADS, CHANNELS, dtype=torch.float32, d=FEATURES)
     largest, saved = Largest(), []
@@ -115,7 +115,7 @@ except (MemoryError, RuntimeError) as error:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory as Linux does")
-def test_out_of_memory_raises_an_error():
+def test_attention_without_enough_memory_raises_error():
     run = [sys.executable, "-c", OUT_OF_MEMORY]
     ended = subprocess.run(run, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-2000:]

@@ -66,7 +66,7 @@ def results(
 @pytest.mark.parametrize("extra", [0, 2])
 @pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: f"width-{sizes['width']}")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_kernel_equals_the_layers(dtype: torch.dtype, sizes: dict[str, int], extra: int) -> None:
+def test_kernel_equals_plain_pytorch(dtype: torch.dtype, sizes: dict[str, int], extra: int) -> None:
     network, batch = network_of(dtype, extra=extra, **sizes), batch_of(dtype, extra=extra)
     kernel = results(network, network, batch)
     layers = results(network, network.by_layers, batch)
@@ -77,7 +77,7 @@ def test_kernel_equals_the_layers(dtype: torch.dtype, sizes: dict[str, int], ext
 
 @pytest.mark.bits
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_threads_and_saved_states_do_not_change_bits(dtype: torch.dtype) -> None:
+def test_number_of_threads_does_not_change_bits_of_the_molecule_network(dtype: torch.dtype) -> None:
     network, batch = network_of(dtype), batch_of(dtype, SMILES * 8)
     one = results(network, network, batch)
     for threads in (2, 3):
@@ -88,7 +88,7 @@ def test_threads_and_saved_states_do_not_change_bits(dtype: torch.dtype) -> None
         assert torch.equal(network(batch), one[0])
 
 
-def test_gradients_pass_gradcheck() -> None:
+def test_gradients_of_the_molecule_network_pass_gradcheck() -> None:
     network = network_of(torch.float64, targets=1, extra=1, width=8, layers=2)
     batch = batch_of(torch.float64, ["CCO", "C", "CC(=O)N"], extra=1)
     assert "_Network" in type(network(batch).grad_fn).__name__
@@ -101,7 +101,7 @@ def test_gradients_pass_gradcheck() -> None:
     assert torch.autograd.gradcheck(compute, parameters, fast_mode=True)
 
 
-def test_molecules_without_atoms_and_empty_batches_are_predicted() -> None:
+def test_molecule_network_accepts_empty_molecules_and_empty_batches() -> None:
     network, batch = network_of(torch.float64), batch_of(torch.float64)
     ptr = torch.cat([batch.ptr[:2], batch.ptr[1:]])
     padded = replace(batch, ptr=ptr, extra_descriptors=torch.empty(len(ptr) - 1, 0).double())
@@ -112,7 +112,7 @@ def test_molecules_without_atoms_and_empty_batches_are_predicted() -> None:
     assert network(empty).shape == (0, 3)
 
 
-def test_loops_of_the_input_are_ignored_as_in_the_layers() -> None:
+def test_self_loops_do_not_change_the_output_of_the_molecule_network() -> None:
     network, batch = network_of(torch.float64), batch_of(torch.float64)
     loop = torch.tensor([[0], [0]])
     edges = torch.cat([batch.edge_index, loop], 1)
@@ -122,13 +122,13 @@ def test_loops_of_the_input_are_ignored_as_in_the_layers() -> None:
     torch.testing.assert_close(network(looped), network.by_layers(looped))
 
 
-def test_weight_that_is_not_finite_reaches_the_output() -> None:
+def test_infinite_parameter_makes_outputs_of_the_network_not_finite() -> None:
     network, batch = network_of(torch.float32), batch_of(torch.float32)
     network.convs[0].lin.weight.data[0, 0] = torch.inf
     assert not network(batch).isfinite().any()
 
 
-def test_batches_that_are_no_molecules_are_an_error() -> None:
+def test_batch_with_invalid_bonds_or_features_raises_error() -> None:
     network, batch = network_of(torch.float32), batch_of(torch.float32)
     joined = torch.tensor([[0], [len(batch.x) - 1]])
     attr = torch.cat([batch.edge_attr, batch.edge_attr[:1]])
@@ -145,7 +145,7 @@ def test_batches_that_are_no_molecules_are_an_error() -> None:
         network(replace(batch, ptr=batch.ptr + 1))
 
 
-def test_layers_are_used_where_the_kernel_does_not_apply() -> None:
+def test_molecule_network_uses_its_layers_if_the_kernel_has_no_support() -> None:
     batch = batch_of(torch.float32)
     network = MoleculeNetwork(MoleculeSettings(width=16, dropout=0.5), 1)
     assert "_Network" not in type(network(batch).grad_fn).__name__

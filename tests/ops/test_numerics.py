@@ -16,7 +16,7 @@ drops_edges = pytest.mark.parametrize(
 """Arguments of operators in which the value -inf drops an edge."""
 
 
-def test_empty_rows_give_zeros_and_zero_gradients(attention):
+def test_nodes_without_edges_have_zero_outputs_and_gradients(attention):
     graph = Graph(torch.tensor([[0, 1, 4], [3, 3, 3]]), (6, 5))
     results = attention.gradients(attention.inputs(graph, 2, 4), graph)
     for name, letters in attention.shapes.items() | {("out", "n")}:
@@ -27,7 +27,7 @@ def test_empty_rows_give_zeros_and_zero_gradients(attention):
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 @drops_edges
-def test_minus_infinity_drops_an_edge(name, term, backend, operators, random_graph):
+def test_score_of_minus_infinity_removes_its_edge(name, term, backend, operators, random_graph):
     operator = operators[name]
     inputs = operator.inputs(random_graph, 2, 4)
     dropped = torch.arange(random_graph.num_edges) % 3 == 0
@@ -49,7 +49,7 @@ def test_minus_infinity_drops_an_edge(name, term, backend, operators, random_gra
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 @drops_edges
-def test_rows_of_minus_infinity_give_zeros(name, term, backend, operators, random_graph):
+def test_output_for_scores_of_minus_infinity_is_zero(name, term, backend, operators, random_graph):
     inputs = operators[name].inputs(random_graph, 2, 4, dtype=torch.float32)
     row = random_graph.edge_index[1] == 7
     assert row.any()
@@ -103,7 +103,7 @@ def test_nan_reaches_only_the_outputs_that_depend_on_it(operator, backend, rando
     ("dtype_", "largest"), [(torch.float32, 3e38), (torch.float64, 1e308), (torch.bfloat16, 3e38)]
 )
 @pytest.mark.parametrize("sign", [1, -1])
-def test_scores_at_the_limit_do_not_overflow(dtype_, largest, sign, random_graph):
+def test_softmax_of_the_largest_numbers_does_not_overflow(dtype_, largest, sign, random_graph):
     score = torch.randn(random_graph.num_edges, 3, dtype=torch.float64)
     score = (sign * score.abs() / score.abs().max() * largest).to(dtype_).requires_grad_()
     alpha = edge_softmax(score, random_graph)
@@ -135,7 +135,7 @@ def test_softmax_of_scores_far_apart_selects_the_largest():
         assert out.item() == score[order].argmax()
 
 
-def test_strided_inputs_give_the_bits_of_contiguous_ones(operator, restride, random_graph):
+def test_operators_give_the_same_bits_for_any_strides_of_inputs(operator, restride, random_graph):
     inputs = operator.inputs(random_graph, 4, 8, dtype=torch.float32, grad=False)
     moved = {name: restride(t).requires_grad_() for name, t in inputs.items()}
     inputs = {name: t.requires_grad_() for name, t in inputs.items()}
@@ -145,7 +145,7 @@ def test_strided_inputs_give_the_bits_of_contiguous_ones(operator, restride, ran
     assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 
-def test_expanded_inputs_are_not_copied(operator, random_graph):
+def test_operators_give_equal_results_for_expanded_and_copied_inputs(operator, random_graph):
     """The rows of an expanded input share their memory: the stride is 0."""
     inputs = operator.inputs(random_graph, 2, 4, grad=False)
     single = {name: t[:1].requires_grad_() for name, t in inputs.items()}
@@ -162,7 +162,7 @@ def test_expanded_inputs_are_not_copied(operator, random_graph):
 
 @pytest.mark.parametrize("dims", [{"h": 0, "u": 0, "b": 0}, {"c": 0}, {"d": 0}, {"w": 0}], ids=str)
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_shapes_of_width_zero_give_finite_results(operator, dims, backend, random_graph):
+def test_operators_on_inputs_of_width_0_give_finite_results(operator, dims, backend, random_graph):
     inputs = operator.inputs(random_graph, **dims)
     results = operator.gradients(inputs, random_graph, backend=backend)
     assert results["out"].isfinite().all()
@@ -173,7 +173,7 @@ def test_shapes_of_width_zero_give_finite_results(operator, dims, backend, rando
 
 @pytest.mark.parametrize("size", [(0, 0), (0, 3), (3, 0), (4, 3)])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_no_nodes_or_no_edges_give_zeros(attention, size, dropout):
+def test_attention_without_nodes_or_edges_gives_zeros(attention, size, dropout):
     graph = Graph(torch.empty(2, 0, dtype=torch.long), size)
     results = attention.gradients(attention.inputs(graph), graph, dropout=dropout)
     assert all(t.eq(0).all() for t in results.values())

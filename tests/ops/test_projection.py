@@ -26,14 +26,14 @@ def leaves(dtype=torch.float64):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_linear_matches_torch(dtype):
+def test_projection_equals_linear_of_torch(dtype):
     x, weight, bias = leaves(dtype)
     torch.testing.assert_close(projection.linear(x, weight), F.linear(x, weight))
     torch.testing.assert_close(projection.linear(x, weight, bias), F.linear(x, weight, bias))
     assert projection.linear(x, weight).grad_fn.name().startswith("_Linear")
 
 
-def test_first_and_second_derivatives_pass_gradcheck():
+def test_derivatives_of_the_projection_pass_gradcheck():
     def composed(x, weight, bias):
         y = projection.linear(x, weight, bias)
         return y * y.sin()
@@ -47,7 +47,7 @@ def test_first_and_second_derivatives_pass_gradcheck():
     [torch.arange(128.0)[::2], torch.ones(1), torch.ones(()), torch.ones(1, 64)],
     ids=["strided", "one", "scalar", "row"],
 )
-def test_linear_accepts_bias_of_any_shape_and_dtype(bias):
+def test_projection_accepts_bias_of_any_shape_and_stride(bias):
     """oneDNN needs a contiguous bias and does not broadcast it."""
     x, weight = torch.randn(projection.BLOCK // 64 * 2 + 9, 33), torch.randn(64, 33)
     torch.testing.assert_close(
@@ -55,7 +55,7 @@ def test_linear_accepts_bias_of_any_shape_and_dtype(bias):
     )
 
 
-def test_onednn_is_used_on_amd_only(monkeypatch):
+def test_onednn_is_used_only_on_amd_processors(monkeypatch):
     """oneDNN multiplies only on AMD processors, and only if torch provides it."""
     monkeypatch.undo()
     x = torch.randn(2, 2)
@@ -69,7 +69,7 @@ def test_onednn_is_used_on_amd_only(monkeypatch):
     projection._mkl_is_slow.cache_clear()
 
 
-def test_blocks_give_the_product_of_all_rows():
+def test_projection_by_blocks_equals_the_product_of_all_rows():
     """The product is computed for full blocks and for the remaining rows, in the forward and
     backward pass.
     """

@@ -26,7 +26,7 @@ def sparse(n, d, dtype=torch.float64, layout=torch.sparse_csr):
 @pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("shape", [(40, 30), (1, 30), (40, 1), (0, 30)])
-def test_linear_map_equals_that_of_the_dense_matrix(layout, bias, shape):
+def test_linear_map_of_sparse_features_equals_that_of_dense_features(layout, bias, shape):
     x, linear = sparse(*shape, layout=layout), Linear(shape[1], 5, bias=bias, dtype=torch.float64)
     assert sparse_features.is_sum_over_edges(x, linear.weight)
     got, expected = project(linear, x), linear(x.to_dense())
@@ -37,7 +37,7 @@ def test_linear_map_equals_that_of_the_dense_matrix(layout, bias, shape):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
-def test_sparse_features_are_sorted_once_for_all_dropouts():
+def test_sparse_features_are_sorted_once_with_and_without_dropout():
     for layout in (torch.sparse_csr, torch.sparse_coo):
         x = sparse(40, 30, layout=layout)
         dropped = SparseDropout(0.5)(x)
@@ -45,7 +45,7 @@ def test_sparse_features_are_sorted_once_for_all_dropouts():
         torch.testing.assert_close(as_graph(x).edge_index.flip(0), x.to_sparse_coo().indices())
 
 
-def test_features_that_are_learned_get_their_gradients_from_torch():
+def test_sparse_features_with_requires_grad_have_gradients_of_torch():
     x = sparse(10, 8, layout=torch.sparse_coo).requires_grad_()
     linear = Linear(8, 3, dtype=torch.float64)
     assert not sparse_features.is_sum_over_edges(x, linear.weight)
@@ -55,7 +55,7 @@ def test_features_that_are_learned_get_their_gradients_from_torch():
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo, torch.sparse_csc])
-def test_wrong_width_or_dtype_is_reported(layout):
+def test_sparse_features_of_wrong_width_or_dtype_raise_error(layout):
     linear = Linear(8, 3, dtype=torch.float64)
     with pytest.raises(ValueError, match=r"x must have 8 features; got shape \(10, 9\)"):
         project(linear, sparse(10, 9, layout=layout))
@@ -64,7 +64,7 @@ def test_wrong_width_or_dtype_is_reported(layout):
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo, torch.sparse_csc])
-def test_compiled_code_runs_sparse_features_eagerly(layout):
+def test_compiled_code_projects_sparse_features_as_eager_code(layout):
     x, linear = sparse(20, 8, torch.float32, layout), Linear(8, 3)
     drop = SparseDropout(0.5)
 

@@ -40,7 +40,7 @@ def hop_of(function, graph: Graph, nodes: torch.Tensor, draw: Draw):
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("num_neighbors", [-1, 0, 1, 3, 40, 1000])
 @pytest.mark.parametrize("wide", [False, True])
-def test_kernel_gives_the_bits_of_the_reference(graph, num_neighbors, replace, wide):
+def test_sampling_kernel_gives_the_bits_of_the_reference(graph, num_neighbors, replace, wide):
     nodes = torch.randperm(NODES, generator=torch.Generator().manual_seed(1))[:40]
     draw = Draw(num_neighbors, replace, seed=2**62 + 11, edge_offset=2**20 + 1)
     check_beside_reference(widened(graph) if wide else graph, nodes, draw)
@@ -60,7 +60,7 @@ def many() -> Graph:
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("num_neighbors", [-1, 3])
 @pytest.mark.parametrize("wide", [False, True])
-def test_several_threads_give_the_bits_of_the_reference(
+def test_sampling_with_several_threads_gives_the_bits_of_the_reference(
     many, num_neighbors, replace, wide, threads
 ):
     order = torch.randperm(2 * MANY, generator=torch.Generator().manual_seed(3))
@@ -93,7 +93,7 @@ def widened(graph: Graph) -> Graph:
 
 @pytest.mark.parametrize("function", [sampling.sample_hop, sampling.reference_hop])
 @pytest.mark.parametrize("replace", [False, True])
-def test_neighbours_are_drawn_uniformly(graph, function, replace):
+def test_each_neighbour_is_sampled_with_equal_probability(graph, function, replace):
     """Apply a chi-square test to the numbers of times that the edges of the hub are drawn, at many
     positions of many batches.
     """
@@ -112,6 +112,6 @@ def test_neighbours_are_drawn_uniformly(graph, function, replace):
     assert 0.001 < stats.chi2.sf(chi_square, degree - 1) < 0.999
 
 
-def test_batch_of_too_many_edges_is_refused(graph):
+def test_batch_of_more_than_2147418112_edges_raises_error(graph):
     with pytest.raises(ValueError, match="fewer than 2147418112 edges; got 2147483650"):
         hop_of(sampling.sample_hop, graph, torch.tensor([HUB]), Draw(2, True, 0, 2**31))

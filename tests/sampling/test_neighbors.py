@@ -29,7 +29,7 @@ def graph(pairs) -> Graph:
 SEEDS = torch.tensor([499, 3, 120, 3, 0, 77])
 
 
-def test_large_batches_are_sampled_without_kernels(graph, monkeypatch):
+def test_sampling_without_kernels_gives_the_same_edges(graph, monkeypatch):
     expected = NeighborSampler(graph, NUM_NEIGHBORS).sample(SEEDS, random_seed=1)
     monkeypatch.setattr(cpu, "_kernels", None)
     monkeypatch.setattr(cpu, "_LARGE", 1)
@@ -72,7 +72,7 @@ def nodes_of(sample):
     return torch.arange(sample.num_nodes[0], sample.nodes.numel())
 
 
-def test_sampled_layers_have_sorted_edges(graph):
+def test_layer_graphs_of_a_sample_have_sorted_edges(graph):
     sample = NeighborSampler(graph, NUM_NEIGHBORS).sample(SEEDS, random_seed=2)
     assert len(sample.layer_graphs) == 3
     for layer, block in enumerate([*sample.layer_graphs, sample.graph]):
@@ -87,7 +87,7 @@ def test_sampled_layers_have_sorted_edges(graph):
             assert torch.equal(actual, index)
 
 
-def test_same_seed_gives_the_same_batch(graph):
+def test_sampler_gives_equal_samples_for_equal_seeds_and_any_threads(graph):
     sampler = NeighborSampler(graph, [40, 40, 5])
     seeds = torch.arange(300)
     threads = torch.get_num_threads()
@@ -103,7 +103,7 @@ def test_same_seed_gives_the_same_batch(graph):
     assert not torch.equal(sampler.sample(seeds, random_seed=8).edges[:500], samples[0].edges[:500])
 
 
-def test_layers_compute_what_the_whole_graph_computes(graph, pairs):
+def test_layers_on_a_sample_of_all_neighbours_equal_the_whole_graph(graph, pairs):
     """With all neighbours, outputs of the seed nodes equal those on the full graph."""
     torch.manual_seed(0)
     x = torch.randn(NODES, 6, dtype=torch.float64)
@@ -179,7 +179,7 @@ def test_nodes_of_each_type_are_sampled_along_its_edges(typed):
         assert nodes.unique().numel() == nodes.numel()
 
 
-def test_bad_arguments_are_errors(graph):
+def test_invalid_graphs_neighbours_or_seeds_of_a_sampler_raise_error(graph):
     bipartite = Graph(torch.tensor([[0], [0]]), (2, 3))
     sampler = NeighborSampler(graph, [2])
     with pytest.raises(TypeError, match=r"graph must be a gattn.Graph; got Tensor"):

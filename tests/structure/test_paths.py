@@ -10,7 +10,7 @@ from gattn.structure import path_features, path_lengths
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("max_length", [0, 1, 3, 20])
-def test_path_lengths_match_networkx(directed, max_length):
+def test_shortest_path_lengths_equal_those_of_networkx(directed, max_length):
     plain = networkx.gnm_random_graph(14, 15, seed=3, directed=directed)
     graph = Graph(plain)
     over = graphs.complete([14])
@@ -24,7 +24,7 @@ def test_path_lengths_match_networkx(directed, max_length):
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("max_length", [1, 3, 20])
-def test_features_are_the_mean_over_all_shortest_paths(directed, max_length):
+def test_path_features_are_the_mean_over_all_shortest_paths(directed, max_length):
     plain = networkx.gnm_random_graph(12, 30, seed=1, directed=directed)
     graph = Graph(plain)
     attr = torch.randn(graph.num_edges, 2, dtype=torch.float64, requires_grad=True)
@@ -48,7 +48,7 @@ def test_features_are_the_mean_over_all_shortest_paths(directed, max_length):
     )
 
 
-def test_doubled_edges_are_two_paths():
+def test_path_features_of_a_repeated_edge_are_the_mean_of_both_edges():
     double, attr = torch.tensor([[0, 0], [1, 1]]), torch.tensor([[1.0], [3.0]])
     length, actual = path_features(double, Graph(double[:, :1], 2), attr, 2)
     assert length.tolist() == [1]
@@ -62,7 +62,7 @@ def test_path_lengths_are_in_the_order_of_the_edges():
     assert path_lengths(chain, over, 2).tolist() == [3, 3, 1, 0, 3]
 
 
-def test_bad_input_gets_one_clear_error():
+def test_invalid_max_length_nodes_or_edge_features_raise_error():
     none = torch.empty(2, 0, dtype=torch.long)
     with pytest.raises(ValueError, match="max_length must be >= 0; got -1"):
         path_lengths(none, graphs.complete([2]), -1)

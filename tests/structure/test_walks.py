@@ -13,14 +13,14 @@ WALK = MATRIX / MATRIX.sum(1, keepdim=True).clamp(min=1e-9)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 8])
-def test_return_probabilities_are_diagonals_of_powers(steps):
+def test_return_probabilities_are_diagonals_of_powers_of_the_walk_matrix(steps):
     powers = [torch.linalg.matrix_power(WALK, step).diagonal() for step in range(1, steps + 1)]
     actual = return_probabilities(EDGES, 6, steps=steps, edge_weight=WEIGHT)
     torch.testing.assert_close(actual.double(), torch.stack(powers, dim=1), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
-def test_walk_probabilities_between_nodes_are_entries_of_powers(steps):
+def test_walk_probabilities_are_entries_of_powers_of_the_walk_matrix(steps):
     over = Graph(torch.tensor([[0, 3, 0, 4, 5, 1, 0], [3, 0, 3, 2, 5, 5, 0]]), 6)
     source, destination = over.edge_index
     powers = [torch.linalg.matrix_power(WALK, step)[destination, source] for step in range(steps)]
@@ -29,12 +29,12 @@ def test_walk_probabilities_between_nodes_are_entries_of_powers(steps):
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")  # PyG creates a sparse CSR matrix
-def test_return_probabilities_match_pyg():
+def test_return_probabilities_equal_those_of_pyg():
     expected = AddRandomWalkPE(7)(Data(edge_index=EDGES, num_nodes=5)).random_walk_pe
     torch.testing.assert_close(return_probabilities(EDGES, 5, steps=7), expected)
 
 
-def test_memory_is_proportional_to_the_edges():
+def test_return_probabilities_of_20000_nodes_need_no_dense_matrix():
     """A chain of 20,000 nodes would take 3 GB as a dense matrix."""
     nodes = 20_000
     ahead = torch.stack([torch.arange(nodes - 1), torch.arange(1, nodes)])
@@ -43,7 +43,7 @@ def test_memory_is_proportional_to_the_edges():
     torch.testing.assert_close(actual[nodes // 2], torch.tensor([0, 0.5, 0, 0.375]))
 
 
-def test_bad_input_gets_one_clear_error():
+def test_invalid_steps_nodes_or_edge_weights_raise_error():
     with pytest.raises(ValueError, match="steps must be >= 1; got 0"):
         return_probabilities(EDGES, 5, steps=0)
     with pytest.raises(ValueError, match="edges must have the same nodes"):

@@ -10,7 +10,7 @@ def test_dot_product_of_any_scale_equals_the_reference(scale, operators, compare
 
 
 @pytest.mark.parametrize("dtype_", [torch.bfloat16, torch.float32, torch.float64])
-def test_autocast_leaves_the_dtype_of_the_inputs(dtype_, operators, random_graph):
+def test_dot_product_under_autocast_keeps_the_dtype_of_its_inputs(dtype_, operators, random_graph):
     """The projections before and after the kernel must not change the dtype of the inputs."""
     operator = operators["dot_product, edges"]
     inputs = operator.inputs(random_graph, 2, 8, dtype=dtype_)

@@ -15,7 +15,7 @@ WITH_FEATURES += [("gatv2, edges", 3, 8), ("gatv2, tanh", 3, 8)]
 
 @pytest.mark.parametrize("features", [1, 2, 7, 8, 16, 32, 33])
 @pytest.mark.parametrize(("name", "heads", "channels"), WITH_FEATURES)
-def test_edge_features_of_every_width_equal_the_reference(
+def test_attention_with_edge_features_of_any_width_equals_the_reference(
     features, name, heads, channels, operators, compare, random_graph, hub_graph
 ):
     for dtype in (torch.float64, torch.float32):
@@ -25,7 +25,7 @@ def test_edge_features_of_every_width_equal_the_reference(
 
 @pytest.mark.parametrize("name", WITH_SLOPE)
 @pytest.mark.parametrize("slope", [0.0, 1.0, -0.5, 2.0])
-def test_negative_slopes_match_reference(name, slope, operators, compare, random_graph):
+def test_any_negative_slope_matches_the_reference(name, slope, operators, compare, random_graph):
     for dtype in (torch.float64, torch.float32):
         compare(operators[name], random_graph, 3, 8, dtype=dtype, negative_slope=slope)
 
@@ -34,7 +34,7 @@ def test_negative_slopes_match_reference(name, slope, operators, compare, random
     ("name", "frozen"),
     [(f"{name}, edges", one) for name in FAMILIES for one in ATTENTION[f"{name}, edges"].shapes],
 )
-def test_inputs_without_requires_grad_have_no_gradient(
+def test_attention_inputs_without_requires_grad_have_no_gradient(
     name, frozen, operators, compare, random_graph
 ):
     operator = operators[name]
@@ -44,9 +44,7 @@ def test_inputs_without_requires_grad_have_no_gradient(
 
 
 @pytest.mark.parametrize("name", ["dot_product", "gatv2"])
-def test_one_tensor_for_query_key_and_value_has_the_derivatives_of_the_reference(
-    name, random_graph
-):
+def test_derivatives_equal_the_reference_if_query_key_and_value_are_one_tensor(name, random_graph):
     weight = torch.linspace(-1, 1, 8, dtype=torch.float64).view(2, 4)
     results = []
     for backend in ("cpu", "reference"):

@@ -9,13 +9,13 @@ from gattn.ops.registration.operator import OPERATORS
 from tests.families import FAMILIES, distinct_settings
 
 
-def test_every_family_has_a_formula():
+def test_every_score_family_has_a_formula():
     names = {name.removesuffix("_forward") for name in OPERATORS if "_forward" in name}
     assert names == FAMILIES.keys()
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_operator_matches_formula_with_distinct_settings(attention, backend, random_graph):
+def test_attention_equals_its_formula_with_distinct_settings(attention, backend, random_graph):
     """The result is compared with the formula for distinct values of all settings, so that
     exchanged settings cause an error.
     """

@@ -14,7 +14,7 @@ def test_grouped_value_heads_equal_the_reference(groups, precision, operators, c
     compare(operator, hub_graph, 8, 16, dtype=precision, dims={"u": groups})
 
 
-def test_row_of_one_edge_copies_its_value(operators):
+def test_output_of_a_node_with_one_edge_is_the_value_of_its_source(operators):
     graph = Graph(torch.tensor([[2, 0], [1, 0]]), 3)
     for dtype in (torch.float32, torch.bfloat16):
         inputs = operators["gat"].inputs(graph, 2, 16, dtype=dtype)
@@ -34,7 +34,7 @@ def rows_of(*degrees):
 @pytest.mark.parametrize("channels", [16, 5])
 @pytest.mark.parametrize("heads", [8, 3])
 @pytest.mark.parametrize("names", [("edge_score",), ()], ids=["edges", "nodes"])
-def test_rows_of_few_and_of_many_edges_equal_the_reference(
+def test_nodes_of_low_and_high_degree_equal_the_reference(
     names, heads, channels, frozen, precision, operators, compare
 ):
     """The backward pass reads the values again for short rows, and uses saved sums for long
@@ -50,7 +50,7 @@ def test_rows_of_few_and_of_many_edges_equal_the_reference(
 
 
 @pytest.mark.parametrize("size", [1e3, 1e10, 1e30])
-def test_backward_uses_the_scores_of_forward(size, operators, random_graph):
+def test_gradients_for_very_large_scores_equal_the_reference(size, operators, random_graph):
     """The terms of the scores are much larger than 1 / eps, so that the softmax is one-hot, also in
     the backward pass.
     """
@@ -67,7 +67,7 @@ def test_backward_uses_the_scores_of_forward(size, operators, random_graph):
 
 
 @pytest.mark.parametrize("sorts", [False, True])
-def test_precomputed_score_equals_additive_score_with_zero_nodes(sorts, hub_graph):
+def test_score_of_edges_equals_additive_score_with_node_terms_of_zero(sorts, hub_graph):
     """Edges with the score -inf are dropped. A row that contains only such edges has zero output
     and zero gradients.
     """
@@ -90,7 +90,7 @@ def test_precomputed_score_equals_additive_score_with_zero_nodes(sorts, hub_grap
     )
 
 
-def test_score_with_more_precision_than_values_is_not_rounded(random_graph):
+def test_fp32_score_is_not_rounded_to_the_bfloat16_of_the_values(random_graph):
     generator = torch.Generator().manual_seed(0)
     score = torch.randn(random_graph.num_edges, 2, generator=generator)
     value = torch.randn(random_graph.num_src, 2, 8, generator=generator)

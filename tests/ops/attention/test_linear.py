@@ -31,7 +31,7 @@ def _written_out(query, key, value, phi):
     ("feature_map", "phi"),
     [("elu", lambda x: F.elu(x) + 1), ("relu", lambda x: x.relu() + 0), ("identity", lambda x: x)],
 )
-def test_matches_its_equation(feature_map, phi):
+def test_linear_attention_equals_its_equation_for_each_feature_map(feature_map, phi):
     query, key, value = _inputs()
     if feature_map != "elu":
         query, key = query.abs() + 0.1, key.abs() + 0.1
@@ -40,7 +40,7 @@ def test_matches_its_equation(feature_map, phi):
     torch.testing.assert_close(out, _written_out(query, key, value, phi))
 
 
-def test_cross_attention_reads_the_keys_of_the_same_graph():
+def test_cross_attention_uses_only_keys_of_the_same_graph():
     key, value, query = _draw(6, 2, 3), _draw(6, 2, 4, seed=1), _draw(3, 2, 3, seed=2)
     segments = graphs.pooling_graph(INDEX, 1, 5)
     queries = graphs.pooling_graph(torch.tensor([2, 1, 0]), 1, 5)
@@ -53,7 +53,7 @@ def test_cross_attention_reads_the_keys_of_the_same_graph():
     torch.testing.assert_close(out[0], expected)
 
 
-def test_first_and_second_derivatives_pass_gradcheck():
+def test_derivatives_of_linear_attention_pass_gradcheck():
     inputs = tuple(x.requires_grad_() for x in _inputs())
     segments = graphs.pooling_graph(INDEX, 1, 5)
     assert torch.autograd.gradcheck(lambda *x: linear_attention(*x, segments), inputs)
@@ -62,7 +62,7 @@ def test_first_and_second_derivatives_pass_gradcheck():
     assert torch.autograd.gradgradcheck(lambda *x: linear_attention(*x, segments), few)
 
 
-def test_scores_of_zero_give_zeros():
+def test_linear_attention_of_zero_scores_is_zero():
     query, key, value = _inputs()
     out = linear_attention(
         -query.abs(), key, value, graphs.pooling_graph(INDEX, 1, 5), feature_map="relu"
@@ -70,7 +70,7 @@ def test_scores_of_zero_give_zeros():
     assert torch.equal(out, torch.zeros_like(value))
 
 
-def test_output_does_not_depend_on_other_graphs_of_the_batch():
+def test_linear_attention_does_not_depend_on_other_graphs_of_the_batch():
     query, key, value = _inputs()
     segments = graphs.pooling_graph(INDEX, 1, 5)
     expected = linear_attention(query, key, value, segments)
@@ -81,7 +81,7 @@ def test_output_does_not_depend_on_other_graphs_of_the_batch():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_16_bit_sums_accumulate_in_fp32(dtype):
+def test_sums_of_16_bit_inputs_are_accumulated_in_fp32(dtype):
     query, key, value = _draw(4096, 1, 2), _draw(4096, 1, 2, seed=1), _draw(4096, 1, 2, seed=2)
     segments = graphs.pooling_graph(torch.zeros(4096, dtype=torch.long))
     low = [x.to(dtype) for x in (query, key, value + 1)]
@@ -91,7 +91,7 @@ def test_16_bit_sums_accumulate_in_fp32(dtype):
     torch.testing.assert_close(out.double(), expected, rtol=2 * torch.finfo(dtype).eps, atol=0)
 
 
-def test_memory_is_linear():
+def test_saved_memory_of_linear_attention_is_linear_in_the_nodes():
     """No tensor of size n h c c_v is saved for the backward pass."""
     saved = 0
 
@@ -106,7 +106,7 @@ def test_memory_is_linear():
     assert saved <= 50 * 2 * 8
 
 
-def test_bad_input_gets_one_clear_error():
+def test_invalid_feature_map_segments_or_shapes_raise_error():
     query, key, value = _inputs()
     segments = graphs.pooling_graph(INDEX, 1, 5)
     with pytest.raises(ValueError, match=r"feature_map must be one of .*; got 'tanh'"):

@@ -7,7 +7,7 @@ from gattn import functional as F
 
 
 @pytest.mark.parametrize("name", ["gat, edges", "gatv2, edges", "dot_product, edges"])
-def test_mask_is_a_bias_of_zeros_and_minus_infinities(operators, name, random_graph):
+def test_boolean_mask_equals_a_bias_of_zeros_and_minus_infinities(operators, name, random_graph):
     operator = operators[name]
     inputs = operator.inputs(random_graph, 2, 4)
     keep = torch.rand(random_graph.num_edges, 2) > 0.3

@@ -49,7 +49,7 @@ def inputs(graph, dtype=torch.float64, heads=2, channels=4, seed=0):
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 2e-2)]
 )
-def test_outputs_and_gradients_equal_those_on_edges(name, dtype, tolerance, calls):
+def test_dense_attention_equals_attention_on_edges(name, dtype, tolerance, calls):
     graph = BLOCKS[name]()
     tensors = inputs(graph, dtype)
     grad = torch.randn(tensors[0].shape).to(dtype)
@@ -64,7 +64,7 @@ def test_outputs_and_gradients_equal_those_on_edges(name, dtype, tolerance, call
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, msg=f"{name}: {label}")
 
 
-def test_dense_attention_sorts_no_edges(calls):
+def test_causal_dense_attention_equals_its_formula_without_a_layout(calls):
     graph = graphs.causal([12_000])
     query, key, value = (t.detach() for t in inputs(graph, torch.float32, heads=1))
     out = dot_product_attention(query, key, value, graph)
@@ -76,7 +76,7 @@ def test_dense_attention_sorts_no_edges(calls):
 
 @pytest.mark.bits
 @pytest.mark.parametrize("build", [graphs.complete, graphs.causal])
-def test_a_graph_has_the_same_bits_alone_and_in_any_batch(build, calls):
+def test_output_bits_of_a_graph_do_not_depend_on_its_batch(build, calls):
     sizes = [70, 3, 80, 70, 90, 1, 64]
     graph = build(sizes)
     tensors = inputs(graph, torch.float32)
@@ -104,7 +104,7 @@ def test_calls_that_dense_attention_does_not_support_use_the_edge_kernels(calls,
 
 
 @pytest.mark.parametrize("name", ["complete, large and small", "causal, large and small"])
-def test_first_and_second_derivatives_pass_gradcheck(name, calls, monkeypatch):
+def test_derivatives_of_dense_attention_pass_gradcheck(name, calls, monkeypatch):
     monkeypatch.setitem(sdpa.FEWEST_PAIRS, "complete", 16)
     monkeypatch.setitem(sdpa.FEWEST_PAIRS, "causal", 16)
     monkeypatch.setattr(sdpa.cut, "__defaults__", (sdpa.FEWEST_PAIRS, 3))
@@ -116,7 +116,7 @@ def test_first_and_second_derivatives_pass_gradcheck(name, calls, monkeypatch):
     assert (2, 5, 1, 2) in calls
 
 
-def test_a_subset_of_gradients_is_computed_twice_with_the_same_bits(calls):
+def test_gradients_of_some_inputs_have_the_same_bits_in_two_passes(calls):
     graph = graphs.complete([40, 40])
     query, key, value = inputs(graph)
     out = dot_product_attention(query, key.detach(), value, graph)
@@ -140,7 +140,7 @@ def test_nan_stays_in_its_graph_in_inference_mode(calls):
 
 
 @pytest.mark.parametrize("name", ["complete, one size", "causal, one size", "complete, many sizes"])
-def test_compiles_without_a_break(name):
+def test_dense_attention_compiles_without_a_graph_break(name):
     graph = BLOCKS[name]()
     tensors = inputs(graph, torch.float32)
     compiled = torch.compile(
@@ -155,7 +155,7 @@ def test_compiles_without_a_break(name):
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
-def test_transforms_give_the_derivatives_of_autograd():
+def test_dense_attention_under_torch_func_has_derivatives_of_autograd():
     q, graph = torch.randn(64, 2, 8, requires_grad=True), graphs.complete([64])
 
     def loss(q):
@@ -171,7 +171,7 @@ def test_transforms_give_the_derivatives_of_autograd():
 
 
 @pytest.mark.parametrize("backend", [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], ids=str)
-def test_checkpointing_keeps_no_activation_of_dense_attention(backend, calls):
+def test_checkpointed_dense_attention_stores_no_activation(backend, calls):
     """After the forward pass, only the input of each step is in memory, and after the backward pass
     no saved tensor is.
     """
@@ -201,7 +201,7 @@ def test_checkpointing_keeps_no_activation_of_dense_attention(backend, calls):
 
 @pytest.mark.parametrize("backend", [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], ids=str)
 @pytest.mark.parametrize("name", ["complete, one size", "complete, many sizes"])
-def test_result_may_be_written_to(name, backend, calls):
+def test_in_place_activation_after_dense_attention_gives_equal_gradients(name, backend, calls):
     graph = BLOCKS[name]()
     tensors = inputs(graph)
     with sdpa_kernel(backend):

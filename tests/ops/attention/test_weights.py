@@ -23,7 +23,7 @@ def split():
 
 
 @each_impl
-def test_weights_rebuild_the_attention_output(attention, backend, split, random_graph):
+def test_weights_times_values_sum_to_the_attention_output(attention, backend, split, random_graph):
     inputs = attention.inputs(random_graph, 4, 5)
     if "edge_attr" in inputs and FAMILIES[attention.family].edges_in_value:
         inputs["edge_attr"] = torch.zeros_like(inputs["edge_attr"])
@@ -39,7 +39,7 @@ def test_weights_rebuild_the_attention_output(attention, backend, split, random_
     torch.testing.assert_close(sums, (random_graph.in_degree() > 0).double()[:, None].expand(25, 4))
 
 
-def test_weights_are_in_the_order_of_the_caller(attention, split, random_graph):
+def test_attention_weights_are_in_the_callers_order_of_edges(attention, split, random_graph):
     order = torch.randperm(random_graph.num_edges, generator=torch.Generator().manual_seed(1))
     shuffled = Graph(random_graph.edge_index[:, order], random_graph.size)
     inputs = attention.inputs(random_graph, 2, 4, grad=False)
@@ -48,7 +48,7 @@ def test_weights_are_in_the_order_of_the_caller(attention, split, random_graph):
     torch.testing.assert_close(twin(moved, shuffled), twin(rest, random_graph)[order])
 
 
-def test_weights_have_the_dtype_and_precision_of_the_inputs(
+def test_attention_weights_have_the_dtype_and_precision_of_the_inputs(
     attention, precision, split, random_graph
 ):
     """With 16-bit inputs, scores are rounded before the softmax, so that the relative error of the
@@ -65,7 +65,7 @@ def test_weights_have_the_dtype_and_precision_of_the_inputs(
 
 @each_impl
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_weights_are_rounded_once(attention, backend, split, random_graph, dtype):
+def test_16_bit_attention_weights_are_rounded_once(attention, backend, split, random_graph, dtype):
     twin, rest, _ = split(attention, attention.inputs(random_graph, 4, 16, grad=False))
     narrow = {name: t.to(dtype) for name, t in rest.items()}
     exact = twin(

@@ -38,7 +38,7 @@ def check_gradients(ends: list[Tensor], hub: gattn.Graph) -> None:
         torch.testing.assert_close(grad, expected_grad)
 
 
-def test_expanded_edge_features_are_not_copied_whole(hub, in_chunks, monkeypatch):
+def test_expanded_edge_features_are_read_without_a_full_copy(hub, in_chunks, monkeypatch):
     query, key = _query_and_key(hub)
     features = torch.randn(hub.num_edges, 1, dtype=torch.float64).expand(-1, 4)
     read: list[Tensor] = []
@@ -63,13 +63,13 @@ def test_complex_features_have_complex_gradients(size, hub, monkeypatch):
 
 
 @pytest.mark.parametrize("most", [1, 3])
-def test_gradients_at_hubs_pass_gradcheck(most, hub, in_chunks, monkeypatch):
+def test_gradients_at_nodes_of_high_degree_pass_gradcheck(most, hub, in_chunks, monkeypatch):
     monkeypatch.setattr(chunks, "HUB_DEGREE", most)
     check_gradients([a.requires_grad_() for a in _query_and_key(hub)], hub)
 
 
 @pytest.mark.parametrize("end", ["source", "destination"])
-def test_gradient_sums_over_many_edges_are_accurate(end):
+def test_gradient_sums_over_500000_edges_are_accurate(end):
     """A sequential fp32 sum of 500,000 numbers would have a relative error of 1e-5."""
     many, other = torch.arange(500_000), torch.zeros(500_000, dtype=torch.long)
     one, each = torch.ones(1, 1, requires_grad=True), torch.rand(500_000, 1)
@@ -94,7 +94,7 @@ def test_chunks_of_inference_mode_and_tracers_are_not_cached(size, hub, monkeypa
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_16_bit_gradients_of_few_edges_are_summed_in_fp32(dtype):
+def test_gradients_of_16_bits_are_summed_in_fp32(dtype):
     """The gradients of 3,000 edges are summed. In 16 bits, the sum would not grow above 256 or
     2,048.
     """
@@ -108,7 +108,7 @@ def test_16_bit_gradients_of_few_edges_are_summed_in_fp32(dtype):
     assert key.grad.item() == torch.tensor(count, dtype=dtype).item()
 
 
-def test_in_place_function_applies_once_to_each_row():
+def test_function_that_modifies_its_argument_changes_each_row_once():
     """A function that modifies its argument must modify each row once. If another thread draws
     random numbers, the function is called again, on a copy of the rows.
     """
@@ -125,7 +125,7 @@ def test_in_place_function_applies_once_to_each_row():
 
 
 @pytest.mark.parametrize("how", ["itself", "a view"])
-def test_arguments_stored_by_a_function_are_not_overwritten(how, hub, in_chunks):
+def test_arguments_that_a_function_stores_are_not_overwritten(how, hub, in_chunks):
     query, key = _query_and_key(hub)
     captured: list[Tensor] = []
 

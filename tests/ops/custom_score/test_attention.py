@@ -30,7 +30,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("normalize", "has_message", "size"), PAIRS)
-def test_output_and_gradients_equal_the_definition(
+def test_attention_by_a_callable_equals_its_definition(
     normalize, has_message, size, hub, tensors, monkeypatch
 ) -> None:
     monkeypatch.setattr(chunks, "CHUNK", size)
@@ -40,7 +40,7 @@ def test_output_and_gradients_equal_the_definition(
 
 
 @pytest.mark.parametrize("normalize", ["softmax", "mean"])
-def test_first_and_second_derivatives_pass_gradcheck(normalize, hub, tensors) -> None:
+def test_derivatives_of_attention_by_a_module_pass_gradcheck(normalize, hub, tensors) -> None:
     score = Perceptron().double()
     weight = score.weight.detach().clone().requires_grad_()
 
@@ -60,7 +60,7 @@ def test_first_and_second_derivatives_pass_gradcheck(normalize, hub, tensors) ->
 
 @pytest.mark.bits
 @pytest.mark.parametrize("size", [7, 8192])
-def test_backward_runs_twice_and_under_checkpointing(size, hub, tensors, monkeypatch) -> None:
+def test_repeated_and_checkpointed_backward_passes_agree(size, hub, tensors, monkeypatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK", size)
     score, inputs = Perceptron().double(), tuple(tensors.values())
 
@@ -75,7 +75,7 @@ def test_backward_runs_twice_and_under_checkpointing(size, hub, tensors, monkeyp
         assert all(torch.equal(a, b) for a, b in zip(grads, expected))
 
 
-def test_query_and_key_may_be_tuples_of_tensors_of_any_shape(hub, tensors) -> None:
+def test_score_accepts_tuples_and_dicts_as_query_key_and_edge_attr(hub, tensors) -> None:
     query, value = tensors["query"].detach(), tensors["value"].detach()
     position = torch.randn(NODES, 3, dtype=torch.float64, requires_grad=True)
 
@@ -97,7 +97,7 @@ def test_query_and_key_may_be_tuples_of_tensors_of_any_shape(hub, tensors) -> No
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("normalize", NORMALIZE)
-def test_dropout_masks_of_a_subgraph_equal_those_of_the_graph(
+def test_dropout_mask_of_a_subgraph_equals_that_of_the_graph(
     normalize, backend, monkeypatch, random_graph
 ) -> None:
     monkeypatch.setenv("GATTN_BACKEND", backend)
@@ -117,7 +117,7 @@ def test_dropout_masks_of_a_subgraph_equal_those_of_the_graph(
         torch.testing.assert_close(out, whole[first:last])
 
 
-def test_autocast_reaches_the_score() -> None:
+def test_custom_score_runs_under_autocast_in_both_passes() -> None:
     graph, x = gattn.graphs.complete([4]), torch.randn(4, 1, 8, requires_grad=True)
     dtypes = []
 
@@ -136,7 +136,7 @@ def test_autocast_reaches_the_score() -> None:
     assert x.grad is not None
 
 
-def test_output_without_edges_is_zero(tensors) -> None:
+def test_attention_by_a_callable_without_edges_is_zero(tensors) -> None:
     empty = gattn.Graph(torch.empty(2, 0, dtype=torch.long), NODES)
     ends = [tensors[name] for name in ("query", "key", "value")]
     for normalize in NORMALIZE:
@@ -178,7 +178,7 @@ def test_unused_inputs_and_parameters_have_no_gradient(size, hub, tensors, monke
 @pytest.mark.parametrize(
     "dtype", [pytest.param(torch.bfloat16, marks=pytest.mark.slow), torch.float16], ids=str
 )
-def test_16_bit_sums_accumulate_in_fp32(dtype, monkeypatch):
+def test_sums_over_6000_edges_in_16_bits_are_accumulated_in_fp32(dtype, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", 4)
     # If 4 is added repeatedly, a bfloat16 sum stops growing at 1024 and a float16 sum at 4096.
     edges = 6000
@@ -198,7 +198,7 @@ def test_16_bit_sums_accumulate_in_fp32(dtype, monkeypatch):
     assert out.item() == pytest.approx(6000, rel=4e-3)
 
 
-def test_weights_normalised_by_a_sum_of_zero_are_not_finite():
+def test_output_is_not_finite_if_weights_are_normalised_by_zero():
     graph = gattn.Graph(torch.tensor([[0, 1, 0, 1], [2, 2, 3, 3]]), 4)
     features = torch.tensor([[1.0], [-1.0], [0.0], [0.0]])
     ends = torch.randn(3, 4, 1, 2)
@@ -235,7 +235,7 @@ def test_smaller_chunks_in_backward_give_the_same_gradients(monkeypatch):
 
 
 @pytest.mark.slow
-def test_inputs_may_have_any_strides(hub, tensors, monkeypatch) -> None:
+def test_attention_of_strided_inputs_equals_its_definition(hub, tensors, monkeypatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK", 7)
     for name in ("query", "key", "value"):
         turned = tensors[name].detach().transpose(0, 1).contiguous().transpose(0, 1)

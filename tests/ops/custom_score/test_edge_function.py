@@ -16,7 +16,7 @@ from gattn.ops.custom_score import chunks, edge_function
 from tests.ops.custom_score.scores import HEADS, NODES, WIDTH, Perceptron, check_definition, plain
 
 
-def test_score_that_is_a_view_is_read_before_a_later_write() -> None:
+def test_score_that_is_a_view_keeps_its_value_after_a_later_write() -> None:
     """For few edges, the score is not copied, so it may be a view of a captured tensor that is
     modified later.
     """
@@ -57,7 +57,7 @@ def test_in_place_score_does_not_change_the_edge_features(hub, tensors):
 
 
 @pytest.mark.parametrize("size", [7, 10_000])
-def test_captured_variables_have_their_value_at_the_call(size, hub, tensors, monkeypatch) -> None:
+def test_backward_uses_captured_values_of_the_forward_pass(size, hub, tensors, monkeypatch) -> None:
     """A loop over temperatures changes the captured variable before backward runs."""
     monkeypatch.setattr(chunks, "CHUNK", size)
     ends = [tensors[name] for name in ("query", "key", "value")]
@@ -74,7 +74,7 @@ def test_captured_variables_have_their_value_at_the_call(size, hub, tensors, mon
     torch.testing.assert_close(torch.autograd.grad(out, ends, grad), expected_grads)
 
 
-def test_score_that_does_not_compile_runs_with_one_warning(hub, tensors, monkeypatch) -> None:
+def test_score_that_cannot_be_compiled_runs_with_one_warning(hub, tensors, monkeypatch) -> None:
     tried: list[object] = []
 
     def broken(*arguments: object) -> Tensor:
@@ -158,7 +158,7 @@ class Tied(Module):
 
 
 @pytest.mark.parametrize("chunk", [10, 1000])
-def test_shared_parameters_have_gradients_and_are_not_replaced(chunk, hub, tensors, monkeypatch):
+def test_shared_parameters_of_a_score_have_correct_gradients(chunk, hub, tensors, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", chunk)
     score = Tied().double()
     parameters = list(score.parameters())

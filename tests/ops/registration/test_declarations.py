@@ -18,7 +18,7 @@ EVERY = pytest.mark.parametrize("operator", OPERATORS.values(), ids=lambda o: o.
 
 
 @EVERY
-def test_triton_launcher_has_the_declared_arguments(operator):
+def test_triton_launcher_has_the_arguments_of_the_declaration(operator):
     pytest.importorskip("triton")
     module = importlib.import_module("gattn.kernels.triton")
     if operator.name not in module.__all__:
@@ -30,12 +30,12 @@ def test_triton_launcher_has_the_declared_arguments(operator):
 
 @built
 @EVERY
-def test_cpp_kernel_has_a_field_for_each_declared_value(operator):
+def test_cpp_kernel_has_a_field_for_each_value_of_the_declaration(operator):
     assert operator._launch is operator._launch
 
 
 @built
-def test_value_without_a_field_is_refused():
+def test_launcher_with_a_value_without_a_field_raises_error():
     with pytest.raises(TypeError, match="the C\\+\\+ kernel edge_dot has no field bias, gate"):
         cpu.Launcher("edge_dot", {"query": 0, "gate": 1, "bias": 2})
 
@@ -43,7 +43,7 @@ def test_value_without_a_field_is_refused():
 @built
 @pytest.mark.parametrize("p", [0.3, 1.0])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_dropout_of_numbers_equals_the_reference(p, dtype):
+def test_dropout_of_elements_equals_the_reference(p, dtype):
     x = torch.randn(2500, generator=torch.Generator().manual_seed(1)).to(dtype)
     seed = torch.tensor([-(2**62) + 5, 0])
     out = OPERATORS["dropout"](x, seed, p, backend="cpu")
@@ -67,7 +67,7 @@ def test_node_scores_equal_the_reference(dtype):
 
 @built
 @pytest.mark.parametrize("channels", [4, 16, 32, 128])
-def test_node_score_has_same_bits_for_any_number_of_heads(channels):
+def test_node_score_has_the_same_bits_for_any_number_of_heads(channels):
     """The kernel sums eight heads at once and the remaining heads one by one. A score must have the
     same bits in both cases.
     """

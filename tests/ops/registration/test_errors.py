@@ -12,7 +12,7 @@ from gattn.ops.registration.operator import OPERATORS
 from tests.families import ATTENTION, FAMILIES, declared, distinct_settings, numbers
 
 
-def test_every_wrong_shape_names_the_argument(operator, random_graph):
+def test_argument_of_wrong_shape_raises_error_that_names_it(operator, random_graph):
     for name, letters in operator.shapes.items():
         for axis in range(len(letters)):
             inputs = operator.inputs(random_graph, 2, 4, grad=False)
@@ -37,7 +37,7 @@ def test_every_wrong_shape_names_the_argument(operator, random_graph):
                 assert out.isfinite().all()
 
 
-def test_a_wrong_rank_is_refused_for_each_argument(operator, random_graph):
+def test_argument_of_wrong_rank_raises_error_with_the_expected_shape(operator, random_graph):
     for name in operator.shapes:
         for change in (lambda t: t[None], lambda t: t.flatten()):
             inputs = operator.inputs(random_graph, 2, 4, grad=False)
@@ -49,7 +49,7 @@ def test_a_wrong_rank_is_refused_for_each_argument(operator, random_graph):
 
 
 @pytest.mark.parametrize("wrong", [torch.int64, torch.complex64, torch.bool])
-def test_a_wrong_dtype_is_refused_for_each_argument(operator, wrong, random_graph):
+def test_argument_of_unsupported_dtype_raises_error(operator, wrong, random_graph):
     for name in operator.shapes:
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         if name == "attn_bias" and wrong is torch.bool:
@@ -60,7 +60,7 @@ def test_a_wrong_dtype_is_refused_for_each_argument(operator, wrong, random_grap
             operator(inputs, random_graph)
 
 
-def test_mixed_dtypes_are_refused(operator, random_graph):
+def test_arguments_of_different_dtypes_raise_error(operator, random_graph):
     for name in list(operator.shapes)[1:]:
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         inputs[name] = inputs[name].float()
@@ -68,7 +68,7 @@ def test_mixed_dtypes_are_refused(operator, random_graph):
             operator(inputs, random_graph)
 
 
-def test_a_wrong_device_is_refused_for_each_argument(operator, random_graph):
+def test_argument_on_another_device_raises_error(operator, random_graph):
     for name in operator.shapes:
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         inputs[name] = inputs[name].to("meta")
@@ -77,7 +77,7 @@ def test_a_wrong_device_is_refused_for_each_argument(operator, random_graph):
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_sparse_tensors_and_lists_are_refused(operator, backend, random_graph):
+def test_sparse_tensor_or_list_as_argument_raises_error(operator, backend, random_graph):
     for name, letters in operator.shapes.items():
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         optional = signature(operator.function).parameters[name].default is None
@@ -92,19 +92,19 @@ def test_sparse_tensors_and_lists_are_refused(operator, backend, random_graph):
 
 
 @pytest.mark.parametrize("edges", [None, torch.tensor([[0], [1]]), "edges"])
-def test_edges_other_than_a_graph_are_refused(operator, edges, random_graph):
+def test_graph_argument_of_another_type_raises_error(operator, edges, random_graph):
     with pytest.raises(TypeError, match=r"graph must be a gattn.Graph .*; got "):
         operator(operator.inputs(random_graph), edges)
 
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.1, float("nan"), float("inf")])
-def test_dropout_out_of_range_is_refused(attention, dropout, random_graph):
+def test_dropout_out_of_range_raises_error(attention, dropout, random_graph):
     with pytest.raises(ValueError, match=r"dropout must be a probability in \[0, 1\]; got"):
         attention(attention.inputs(random_graph), random_graph, dropout=dropout)
 
 
 @pytest.mark.parametrize("value", ["0.2", torch.tensor(0.2, requires_grad=True), [0.2]], ids=type)
-def test_settings_that_are_no_numbers_are_refused(attention, value, random_graph):
+def test_setting_that_is_not_a_number_raises_error(attention, value, random_graph):
     """A setting must be a number: a tensor is an error, because it would get no gradient."""
     inputs = attention.inputs(random_graph)
     for name in numbers(attention.family):
@@ -115,7 +115,7 @@ def test_settings_that_are_no_numbers_are_refused(attention, value, random_graph
 
 
 @pytest.mark.parametrize("name", [name for name, x in ATTENTION.items() if "edge_attr" in x.shapes])
-def test_edge_features_without_their_projection_are_refused(name, operators, random_graph):
+def test_edge_features_without_their_projection_raise_error(name, operators, random_graph):
     for left in ("edge_attr", "edge_proj"):
         inputs = operators[name].inputs(random_graph)
         del inputs[left]
@@ -123,7 +123,7 @@ def test_edge_features_without_their_projection_are_refused(name, operators, ran
             operators[name](inputs, random_graph)
 
 
-def test_unknown_option_value_is_refused(attention, random_graph):
+def test_unknown_value_of_an_option_raises_error(attention, random_graph):
     inputs = attention.inputs(random_graph)
     for name, kind in declared(attention.family).items():
         if isinstance(kind, tuple):
@@ -131,7 +131,7 @@ def test_unknown_option_value_is_refused(attention, random_graph):
                 attention(inputs, random_graph, **{name: "softplus"})
 
 
-def test_named_backend_is_used_or_refused(operator, random_graph, monkeypatch):
+def test_unknown_or_unavailable_backend_raises_error(operator, random_graph, monkeypatch):
     inputs = operator.inputs(random_graph)
     message = "backend must be one of reference, cpu, triton"
     with pytest.raises(ValueError, match=f"{message}; got 'cud"):
@@ -153,7 +153,7 @@ def test_named_backend_is_used_or_refused(operator, random_graph, monkeypatch):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_kernel_launcher_refuses_tensor_of_another_dtype(family, random_graph):
+def test_kernel_launcher_raises_error_for_a_tensor_of_another_dtype(family, random_graph):
     """A launcher checks the dtypes before it passes raw pointers to a kernel."""
     plain, operator = FAMILIES[family].variants[""], OPERATORS[f"{family}_forward"]
     values = plain.inputs(random_graph, dtype=torch.float32, grad=False)
@@ -167,7 +167,7 @@ def test_kernel_launcher_refuses_tensor_of_another_dtype(family, random_graph):
             operator.overload(*map(args.__getitem__, operator.parameters))
 
 
-def test_device_without_kernels_warns_once(monkeypatch):
+def test_device_without_kernels_gives_one_warning(monkeypatch):
     monkeypatch.setattr(backend, "_defaults", dict(backend._defaults))
     message = "gattn runs on its plain PyTorch reference: it has no kernels for tensors on mps"
     with pytest.warns(UserWarning, match=message):
@@ -177,7 +177,7 @@ def test_device_without_kernels_warns_once(monkeypatch):
     assert backend.select(None, torch.device("meta")) == "reference"
 
 
-def test_backend_info_lists_the_requirements_of_triton(monkeypatch):
+def test_backend_info_states_why_triton_is_unavailable(monkeypatch):
     pytest.importorskip("triton")
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -69,7 +69,7 @@ def _leaf(arg, name):
     return arg.detach().requires_grad_(arg.requires_grad and "backward" not in name)
 
 
-def test_first_and_second_derivatives_pass_gradcheck(operator, tiny):
+def test_derivatives_of_every_operator_pass_gradcheck(operator, tiny):
     inputs = operator.inputs(tiny, 2, 2, d=2, w=1)
     function = lambda *tensors: operator(dict(zip(inputs, tensors)), tiny)  # noqa: E731
     assert torch.autograd.gradcheck(function, tuple(inputs.values()), fast_mode=True)
@@ -94,7 +94,7 @@ def test_every_operator_compiles_in_one_graph(operator, tiny):
         torch.testing.assert_close(actual[name], value, msg=name)
 
 
-def test_inference_mode_gives_the_same_bits(operator, tiny):
+def test_operators_in_inference_mode_give_the_same_bits(operator, tiny):
     inputs = operator.inputs(tiny, 2, 4, dtype=torch.float32)
     expected = operator(inputs, tiny)
     with torch.inference_mode():
@@ -105,7 +105,7 @@ def test_inference_mode_gives_the_same_bits(operator, tiny):
         assert not operator(inputs, tiny).requires_grad
 
 
-def test_checkpoint_draws_the_same_mask(attention, tiny):
+def test_checkpointed_attention_has_the_same_dropout_mask(attention, tiny):
     inputs = attention.inputs(tiny, 2, 4)
     names = list(inputs)
 
@@ -120,7 +120,7 @@ def test_checkpoint_draws_the_same_mask(attention, tiny):
     assert all(map(torch.equal, *runs))
 
 
-def test_forward_mode_is_that_of_plain_pytorch_and_a_forced_kernel_refuses_it(operator, tiny):
+def test_forward_mode_derivative_is_correct_unless_a_backend_is_named(operator, tiny):
     inputs = operator.inputs(tiny, 2, 2, grad=False)
     ones = {name: torch.ones_like(t) for name, t in inputs.items()}
     with pytest.raises(RuntimeError, match=r"does not run under torch\.func"):
@@ -131,7 +131,7 @@ def test_forward_mode_is_that_of_plain_pytorch_and_a_forced_kernel_refuses_it(op
     torch.testing.assert_close(derivative, (ends[0] - ends[1]) / 2e-6, rtol=1e-4, atol=1e-6)
 
 
-def test_function_transforms_run_plain_pytorch_and_refuse_a_forced_kernel(operator, tiny):
+def test_vmap_and_grad_of_operators_work_unless_a_backend_is_named(operator, tiny):
     inputs = operator.inputs(tiny, 2, 2, grad=False)
     stacked = {name: torch.stack([t, 2 * t]) for name, t in inputs.items()}
     gradients = [("grad", torch.func.grad, inputs), ("grad", torch.func.jacrev, inputs)]
@@ -142,7 +142,7 @@ def test_function_transforms_run_plain_pytorch_and_refuse_a_forced_kernel(operat
     torch.testing.assert_close(mapped[0], operator(inputs, tiny))
 
 
-def test_gradient_of_another_dtype_or_layout_is_accepted(attention, tiny):
+def test_backward_accepts_a_gradient_of_another_dtype_or_stride(attention, tiny):
     inputs = attention.inputs(tiny, 2, 4, dtype=torch.float32)
     wide = torch.ones(4, 2, 1, dtype=torch.float32)
     for grad in (wide.expand(attention(inputs, tiny).shape),):
@@ -157,7 +157,7 @@ def test_gradient_of_another_dtype_or_layout_is_accepted(attention, tiny):
 
 @pytest.mark.skipif(bool(why_not("cpu", "cpu")), reason="the C++ kernels are not built")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
-def test_dropout_of_numbers_compiles_and_passes_opcheck():
+def test_dropout_of_elements_compiles_and_passes_opcheck():
     seed = torch.tensor([5, 0])
     x = torch.randn(30, requires_grad=True)
     with pytest.raises(ValueError, match=r"seed must be \[2\].*, not \[1\]"):
