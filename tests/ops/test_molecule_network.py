@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -33,7 +33,8 @@ SIZES = [
 def batch_of(dtype: torch.dtype, smiles: list[str] = SMILES, extra: int = 0) -> MoleculeBatch:
     """Return a batch of molecules with random descriptors of the user."""
     batch = batch_inputs(featurise(smiles).inputs)
-    batch = batch.apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
+    tensors = (getattr(batch, field.name) for field in fields(batch))
+    batch = MoleculeBatch(*(t.to(dtype) if t.is_floating_point() else t for t in tensors))
     generator = torch.Generator().manual_seed(0)
     values = torch.randn(len(smiles), extra, dtype=dtype, generator=generator)
     return replace(batch, extra_descriptors=values)

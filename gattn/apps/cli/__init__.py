@@ -12,7 +12,6 @@ from shutil import get_terminal_size
 from gattn import __version__
 from gattn.apps.cli.signals import INTERRUPTED, WORDS, EndingSignals, signal_behind
 from gattn.apps.run.text import divided, without_temporary
-from gattn.apps.runtime.processes import process_count
 from gattn.apps.runtime.threads import sleep_at_barriers
 from gattn.files import reason
 
@@ -36,7 +35,6 @@ def main() -> None:
         with signals.installed():
             if sys.stderr.isatty() and _is_start(sys.argv[1:]):
                 print("Loading the program and its libraries", file=sys.stderr)
-            _check_processes(sys.argv[1:])
             sleep_at_barriers()
             from gattn.apps.cli.app import app
 
@@ -72,20 +70,6 @@ def _is_start(arguments: list[str]) -> bool:
     if "--help" in arguments or "-h" in arguments:
         return False
     return arguments[:1] == ["serve"] or len(arguments) > 2
-
-
-def _check_processes(arguments: list[str]) -> None:
-    """Raise an error if torchrun started several processes of a command that runs in one process.
-
-    Raises:
-        ValueError: torchrun started several processes.
-    """
-    count = process_count()
-    if count > 1 and arguments[:1] in (["nodes"], ["links"]):
-        raise ValueError(
-            f"gattn {' '.join(arguments[:2])} runs in one process, but torchrun started {count}: "
-            "start it without torchrun"
-        )
 
 
 def _extra(module: str | None) -> str:

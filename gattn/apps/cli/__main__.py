@@ -1,4 +1,4 @@
-"""Entry point of ``python -m gattn.apps.cli``, by which torchrun starts the ``gattn`` command."""
+"""Entry point of ``python -m gattn.apps.cli``, the ``gattn`` command."""
 
 from gattn.apps.cli import main
 

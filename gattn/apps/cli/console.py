@@ -16,7 +16,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Column
 
 from gattn.apps.run.text import count_of, divided, plural, without_temporary
-from gattn.apps.runtime.processes import is_first_process
 
 if TYPE_CHECKING:
     from gattn.apps.run.compare import Difference
@@ -31,10 +30,8 @@ COMPARED = ("error", "difference", "95 % interval", "p")
 """Columns of a table of compared runs; only the error is known of the first run."""
 MAX_ROWS = 20
 """Maximum number of predictions that are printed."""
-# If torchrun starts several processes, only the first process prints messages.
-QUIET = not is_first_process()
-NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
-RESULTS = Console(soft_wrap=True, quiet=QUIET)
+NOTES = Console(stderr=True, soft_wrap=True)
+RESULTS = Console(soft_wrap=True)
 
 
 class OnProgress(Protocol):

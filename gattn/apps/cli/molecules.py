@@ -44,8 +44,8 @@ COMMON = ("smiles", "target", "task", "split", "model", "ensemble", "epochs", "s
 """Settings that the help of ``train`` shows first."""
 SCREENING = tuple(declared(ScreenSettings))
 FILE_ONLY = (
-    "accelerator", "add_h", "devices", "dropout", "heads", "ignore_stereo", "kernel_rows",
-    "max_atoms", "precision", "trees", "unit", "weight_decay",
+    "accelerator", "add_h", "dropout", "heads", "ignore_stereo", "kernel_rows", "max_atoms",
+    "trees", "unit", "weight_decay",
 )  # fmt: skip
 """Settings of ``train`` without an option, which are read from the file of ``--config``."""
 

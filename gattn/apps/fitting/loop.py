@@ -4,8 +4,6 @@ labels.
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import copy
 import dataclasses
 import hashlib
@@ -17,11 +15,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.serialization import get_unsafe_globals_in_checkpoint
 from tqdm.auto import tqdm
@@ -32,19 +29,17 @@ from gattn.apps.fitting.types import (
     Batches,
     EpochRecord,
     History,
-    Input,
     LoopSettings,
     Loss,
     TrainingError,
 )
-from gattn.apps.runtime.processes import is_first_process
 from gattn.files import replace_files
 
 
 def progress_bar(
     items: Iterable[Any] | None, title: str, unit: str, *, progress: bool, **options: Any
 ) -> tqdm:
-    """Create a progress bar; only the first process shows it.
+    """Create a progress bar.
 
     Args:
         items: the items to iterate over; None for a bar that the caller advances by ``update``.
@@ -56,9 +51,8 @@ def progress_bar(
     Returns:
         A tqdm bar. It redraws every 0.1 seconds on a terminal, and every 10 seconds in a file.
     """
-    hidden = not (progress and is_first_process())
     interval = 0.1 if sys.stderr.isatty() else 10.0
-    return tqdm(items, title, unit=unit, disable=hidden, mininterval=interval, **options)
+    return tqdm(items, title, unit=unit, disable=not progress, mininterval=interval, **options)
 
 
 DIGEST = hashlib.sha256().digest_size
@@ -154,7 +148,7 @@ def fit_network(
 ) -> History:
     """Train a network in place, and set its weights to the averaged weights of the best epoch.
 
-    A step minimises the mean loss over the known labels of one batch, in all processes together:
+    A step minimises the mean loss over the known labels of one batch:
 
         L = Σ_ij known_ij loss(network(x), y)_ij / Σ_ij known_ij
 
@@ -191,7 +185,7 @@ def fit_network(
     """
     if not len(train):
         raise TrainingError("the training part is empty")
-    training = _Training(network, loss, train, validate, settings, _join(settings), starts or {})
+    training = _Training(network, loss, train, validate, settings, starts or {})
     path = None if folder is None else folder / CHECKPOINT
     saved = -math.inf
     if path is not None:
@@ -237,21 +231,6 @@ def shuffled_batches(items: int, batch_size: int, *seed: int) -> Iterator[Tensor
     yield from positions.split(batch_size)
 
 
-class _Processes(NamedTuple):
-    """Processes that train one network together, and the device of this process."""
-
-    rank: int
-    size: int
-    device: torch.device
-
-    def sum(self, value: Tensor) -> Tensor:
-        """Sum a tensor over all processes."""
-        value = value.to(self.device, copy=True)
-        if self.size > 1:
-            dist.all_reduce(value)
-        return value
-
-
 class _Training:
     """State of a training run: a copy of the network, the optimizer, the averaged weights, and a
     record of each epoch.
@@ -264,15 +243,12 @@ class _Training:
         train: Batches,
         validate: Batches,
         settings: LoopSettings,
-        processes: _Processes,
         starts: Mapping[str, float],
     ) -> None:
         self.loss, self.train, self.validate = loss, train, validate
-        self.settings, self.processes = settings, processes
+        self.settings, self.device = settings, _device(settings.accelerator)
         self.fingerprint = _fingerprint(network, train, validate, settings, starts)
-        self.network = copy.deepcopy(network).train().to(processes.device)
-        if settings.precision == "64":
-            self.network.double()
+        self.network = copy.deepcopy(network).train().to(self.device)
         self.average = copy.deepcopy(self.network).requires_grad_(False).eval()
         self.steps_per_epoch = math.ceil(len(train) / settings.batch_size)
         steps = settings.epochs * self.steps_per_epoch
@@ -284,8 +260,6 @@ class _Training:
             decay=settings.average,
             starts=starts,
         )
-        scaled = settings.precision == "16-mixed"
-        self.scaler = torch.amp.GradScaler(processes.device.type, enabled=scaled)
         self.records: list[EpochRecord] = []
         self.best: dict[str, Tensor] = {}
         self.best_epoch, self.lowest = -1, math.inf
@@ -301,11 +275,8 @@ class _Training:
         )
 
     def needs_checkpoint(self, seconds: float) -> bool:
-        """Return True if a checkpoint must be written, ``seconds`` after the previous one.
-
-        Several processes write one after each epoch, because their clocks differ.
-        """
-        return self.is_finished or self.processes.size > 1 or seconds >= CHECKPOINT_INTERVAL
+        """Return True if a checkpoint must be written, ``seconds`` after the previous one."""
+        return self.is_finished or seconds >= CHECKPOINT_INTERVAL
 
     def state(self) -> dict[str, Any]:
         """Return the content of a checkpoint."""
@@ -320,14 +291,9 @@ class _Training:
         }
 
     def save(self, path: Path) -> None:
-        """Write the checkpoint in the first process; the others wait until it is written. Raises
-        OSError if the file cannot be written.
-        """
-        if self.processes.rank == 0:
-            save_checkpoint(path, self.state(), check=not self.saved)
-            self.saved = True
-        if self.processes.size > 1:
-            dist.barrier()
+        """Write the checkpoint. Raises OSError if the file cannot be written."""
+        save_checkpoint(path, self.state(), check=not self.saved)
+        self.saved = True
 
     def load(self, checkpoint: dict[str, Any]) -> None:
         """Restore the training from the content of a checkpoint, which :meth:`state` returned.
@@ -348,13 +314,13 @@ class _Training:
             setattr(self, name, checkpoint[name])
 
     def _stateful(self) -> dict[str, Any]:
-        names = "network", "average", "optimizer", "scaler"
+        names = "network", "average", "optimizer"
         return {name: getattr(self, name) for name in names}
 
     def run_epoch(self, epoch: int, update_bar: Any) -> None:
         """Train for one epoch, validate the averaged weights, and record the epoch."""
-        started, settings, rank = time.perf_counter(), self.settings, self.processes.rank
-        torch.manual_seed(_mixed_seed(settings.seed, epoch, 1 + rank))
+        started, settings = time.perf_counter(), self.settings
+        torch.manual_seed(_mixed_seed(settings.seed, epoch, 1))
         sums = []
         for positions in shuffled_batches(
             len(self.train), settings.batch_size, settings.seed, epoch
@@ -382,20 +348,11 @@ class _Training:
         TrainingError as :meth:`_masked_loss`.
         """
         _, total, count = self._masked_loss(self.network, self.train, positions)
-        mean = total / self.processes.sum(count).clamp(min=1)
         self.optimizer.zero_grad()
-        self.scaler.scale(mean).backward()
-        if self.processes.size > 1:
-            for gradient in self.optimizer.gradients:
-                dist.all_reduce(gradient)
-        # GradScaler accepts this optimizer, because it has the attribute param_groups in the format
-        # of torch's optimizers.
-        optimizer: Any = self.optimizer
+        (total / count.clamp(min=1)).backward()
         if self.settings.gradient_clip:
-            self.scaler.unscale_(optimizer)
             self.optimizer.clip(self.settings.gradient_clip)
-        self.scaler.step(optimizer)
-        self.scaler.update()
+        self.optimizer.step()
         self.optimizer.update_average()
         return torch.stack([total.detach().double(), count.double()])
 
@@ -404,123 +361,66 @@ class _Training:
         """Return the mean loss of the averaged weights on the validation part, and record their
         outputs. Raises TrainingError if the part has no label or the loss is not finite.
         """
-        recorded = len(self.validate) <= self.settings.recorded_outputs
-        rank, size = self.processes.rank, self.processes.size
-        sums, outputs = [], torch.empty(0)
+        sums, outputs = [], []
         batches = shuffled_batches(len(self.validate), self.settings.validation_batch_size)
         for positions in batches:
             output, total, count = self._masked_loss(self.average, self.validate, positions)
             sums.append(torch.stack([total.double(), count.double()]))
-            if recorded:
-                if not len(outputs):
-                    outputs = torch.zeros(len(self.validate), *output.shape[1:])
-                # If there are fewer validation items than processes, this process may have no item.
-                share = positions[rank::size]
-                outputs[share] = output[: len(share)].float().cpu()
-        if recorded:
-            self.outputs.append(self.processes.sum(outputs).cpu())
+            outputs.append(output.float().cpu())
+        if len(self.validate) <= self.settings.recorded_outputs:
+            self.outputs.append(torch.cat(outputs))
         return self._mean(sums, "validation", epoch)
 
     def _masked_loss(
         self, network: nn.Module, part: Batches, positions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the outputs [g, t] for this process's items, the sum of the losses, and the number
-        of labels. Raises TrainingError if the loss does not have one number for each target.
+        """Return the outputs [g, t], the sum of the losses, and the number of labels. Raises
+        TrainingError if the loss does not have one number for each target.
         """
-        share = positions[self.processes.rank :: self.processes.size]
-        inputs, target, weight = part.batch(share if len(share) else positions[:1])
-        if not len(share):
-            # If a batch has fewer items than there are processes, this process computes an item of
-            # another process, but with missing labels.
-            target = torch.full_like(target, math.nan)
-        if self.processes.device.type != "cpu":
-            inputs, target = inputs.to(self.processes.device), target.to(self.processes.device)
-        with _precision(self.settings.precision, self.processes.device):
-            output = network(_doubled(inputs) if self.settings.precision == "64" else inputs)
-            if output.dtype in (torch.bfloat16, torch.float16):
-                output = output.float()
-            labelled = ~target.isnan()
-            loss = self.loss(output, target.nan_to_num(0.0).to(output.dtype))
-            if weight is not None:
-                loss = weight.to(output) * loss
-            if target.dim() > output.dim():  # two bounds of each censored label
-                labelled = labelled.all(-1)
-            if loss.shape != labelled.shape:
-                raise TrainingError(
-                    f"the loss of outputs {(*output.shape,)} and targets {(*target.shape,)} must "
-                    f"be one number for each target; it is {(*loss.shape,)}"
-                )
-            return output, torch.where(labelled, loss, 0.0).sum(), labelled.sum()
+        inputs, target, weight = part.batch(positions)
+        if self.device.type != "cpu":
+            inputs, target = inputs.to(self.device), target.to(self.device)
+        output = network(inputs)
+        labelled = ~target.isnan()
+        loss = self.loss(output, target.nan_to_num(0.0).to(output.dtype))
+        if weight is not None:
+            loss = weight.to(output) * loss
+        if target.dim() > output.dim():  # two bounds of each censored label
+            labelled = labelled.all(-1)
+        if loss.shape != labelled.shape:
+            raise TrainingError(
+                f"the loss of outputs {(*output.shape,)} and targets {(*target.shape,)} must "
+                f"be one number for each target; it is {(*loss.shape,)}"
+            )
+        return output, torch.where(labelled, loss, 0.0).sum(), labelled.sum()
 
     def _mean(self, sums: list[Tensor], part: str, epoch: int) -> float:
-        """Return the mean loss over the labels of all processes. Raises TrainingError if the part
-        has no label or the loss is not finite.
+        """Return the mean loss over the labels. Raises TrainingError if the part has no label or
+        the loss is not finite.
         """
-        total, count = self.processes.sum(torch.stack(sums).sum(0)).tolist()
+        total, count = torch.stack(sums).sum(0).tolist()
         if not count:
             raise TrainingError(f"the {part} part must have labels; all its labels are missing")
         check_finite(total, part, epoch, self.settings.learning_rate)
         return total / count
 
 
-def _join(settings: LoopSettings) -> _Processes:
-    """Join the processes that torchrun started, and choose the device of this process.
+def _device(accelerator: str) -> torch.device:
+    """Return the device of a training.
 
-    The process group exists until the program ends, because the next network is trained in it.
-    torchrun passes the number of this process by the environment variables RANK, WORLD_SIZE and
-    LOCAL_RANK. Raises TrainingError for another number of processes than the settings, and for a
-    missing GPU.
+    Raises:
+        TrainingError: the accelerator is ``gpu``, and there is none.
     """
-    rank, size, local = (
-        int(os.environ.get(name, default))
-        for name, default in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
-    )
-    if settings.devices not in (1, size):
-        raise TrainingError(
-            f"to train in {settings.devices} processes, start the program with torchrun "
-            f"--nproc-per-node {settings.devices}; there are {size}"
-        )
-    device = torch.device("cpu")
-    if settings.accelerator != "cpu" and torch.cuda.is_available():
-        device = torch.device("cuda", local)
-        torch.cuda.set_device(device)
-    elif settings.accelerator != "cpu" and torch.backends.mps.is_available():
-        device = torch.device("mps")
-    elif settings.accelerator == "gpu":
+    if accelerator != "cpu" and torch.cuda.is_available():
+        return torch.device("cuda")
+    if accelerator != "cpu" and torch.backends.mps.is_available():
+        return torch.device("mps")
+    if accelerator == "gpu":
         raise TrainingError(
             "accelerator gpu needs a GPU, but torch finds none (see gattn.backend_info()); "
             "auto uses a GPU only if there is one"
         )
-    if size > 1 and not dist.is_initialized():
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-        atexit.register(dist.destroy_process_group)
-    return _Processes(rank, size, device)
-
-
-@contextlib.contextmanager
-def _precision(precision: str, device: torch.device) -> Iterator[None]:
-    """Compute in float64 or in mixed precision inside the ``with`` block; ``"32"`` has no
-    effect.
-    """
-    if precision in ("bf16-mixed", "16-mixed"):
-        dtype = torch.bfloat16 if precision == "bf16-mixed" else torch.float16
-        with torch.autocast(device.type, dtype, cache_enabled=False):
-            yield
-        return
-    before = torch.get_default_dtype()
-    if precision == "64":
-        torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
-
-
-def _doubled(inputs: Input) -> Input:
-    """Return a copy of the inputs in which all floating-point tensors are float64."""
-    if isinstance(inputs, Tensor):
-        return inputs.double() if inputs.is_floating_point() else inputs
-    return copy.copy(inputs).apply(_doubled)
+    return torch.device("cpu")
 
 
 def _fingerprint(
@@ -528,7 +428,6 @@ def _fingerprint(
     starts: Mapping[str, float],
 ) -> str:  # fmt: skip
     """Return a hash of the values that must be unchanged to resume a training run."""
-    settings = dataclasses.replace(settings, devices=1)
     facts = STATE, settings, len(train), len(validate)
     digest = hashlib.sha256(repr(facts).encode())
     if starts:

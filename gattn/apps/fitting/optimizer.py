@@ -158,13 +158,6 @@ class AdamW:
         self.steps = self.updates = 0
 
     @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        """Vectors of weights in the format of torch's optimizers, as ``torch.amp.GradScaler``
-        requires.
-        """
-        return [{"params": self.weights}]
-
-    @property
     def learning_rate(self) -> float:
         """Learning rate of the next step."""
         return self.cycle.at(self.updates)[0]
@@ -206,7 +199,7 @@ class AdamW:
     def update_average(self) -> None:
         """Update the running mean of the weights, and move to the next step of the cycle.
 
-        Call this method after each step, including steps that GradScaler skipped.
+        Call this method after each step.
         """
         for average, weight in zip(self.averages, self.weights):
             if self.updates:

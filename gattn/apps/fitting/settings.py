@@ -441,7 +441,6 @@ def _converted(hint: Any, value: object, name: str, *, strict: bool = True) -> A
 
 
 Accelerator: TypeAlias = Literal["auto", "cpu", "gpu"]
-Precision: TypeAlias = Literal["32", "64", "bf16-mixed", "16-mixed"]
 Seed: TypeAlias = Annotated[
     int,
     Meta(
@@ -503,7 +502,7 @@ class TrainingSettings(Settings):
     loss still falls in the last epochs.
     """
     batch_size: Annotated[int, Meta(ge=1)] = 64
-    """Number of training examples in one step, summed over all devices; at most 32 with fewer than
+    """Number of training examples in one step; at most 32 with fewer than
     600 training molecules. Lower it if memory runs out.
     """
     learning_rate: Annotated[float, Meta(gt=0)] = 1e-3
@@ -519,17 +518,3 @@ class TrainingSettings(Settings):
     """Device on which the networks are trained. With auto, this is a GPU if there is one, and the
     CPU otherwise.
     """
-    devices: Annotated[int, Meta(ge=1)] = 1
-    """Number of devices that train a network together. To use more than one, start the command with
-    torchrun -m gattn.apps.cli.
-    """
-    precision: Precision = "32"
-    """Floating-point format of the training. bf16-mixed and 16-mixed save time and memory on a GPU.
-    With 64, several devices give the same metrics as one device.
-    """
-
-    def check(self) -> None:
-        """Check that the device supports the precision."""
-        super().check()
-        if self.precision == "16-mixed" and self.accelerator == "cpu":
-            raise SettingsError("precision 16-mixed needs a GPU; on a CPU use bf16-mixed")

@@ -13,7 +13,7 @@ from gattn.apps.fitting.settings import TrainingSettings, document
 
 Input: TypeAlias = Any
 """Type of the inputs of a network: a tensor, or a group of tensors such as PyG's ``Data``, whose
-methods ``to`` and ``apply`` move and convert all of its tensors.
+method ``to`` moves all of its tensors to a device.
 """
 Loss = Callable[[Tensor, Tensor], Tensor]
 

@@ -27,7 +27,7 @@ from gattn.apps.molecules.pretrained import encoder_folder, encoder_names, resol
 from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.apps.molecules.stacking import varied
 from gattn.apps.run.model_io import RunError, read_model, remove_prefix, write_model
-from gattn.apps.runtime.processes import in_order, process_count, processor_count
+from gattn.apps.runtime.processes import in_order, processor_count
 from gattn.apps.runtime.threads import share_threads
 from gattn.data.molecules.features import FEATURISER
 
@@ -439,12 +439,11 @@ def _fit_some(
 def _process_count(settings: MoleculeSettings, molecules: int) -> int:
     """Return the number of processes in which an ensemble is trained.
 
-    It is 1 on a GPU, in a process that torchrun or a parallel search started, and for little work.
+    It is 1 on a GPU, in a process that a parallel search started, and for little work.
     """
     accelerated = torch.cuda.is_available() or torch.backends.mps.is_available()
-    several = process_count() > 1
     nested = multiprocessing.parent_process() is not None
-    if (accelerated and settings.accelerator != "cpu") or several or nested:
+    if (accelerated and settings.accelerator != "cpu") or nested:
         return 1
     if settings.epochs * molecules < FEW:
         return 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -252,13 +252,9 @@ class MoleculeBatch:
     extra_descriptors: Tensor
     counts: Tensor
 
-    def apply(self, function: Callable[[Tensor], Tensor]) -> MoleculeBatch:
-        """Return a batch in which a function was applied to each tensor."""
-        return MoleculeBatch(*(function(getattr(self, field.name)) for field in fields(self)))
-
     def to(self, device: Any) -> MoleculeBatch:
         """Return a batch with all tensors on a device."""
-        return self.apply(lambda tensor: tensor.to(device))
+        return MoleculeBatch(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
 class BondAttention(nn.Module):

@@ -12,7 +12,6 @@ from typing import Any, Protocol, cast
 
 from gattn.apps.fitting.settings import SettingsError, read_toml, to_table, write_toml
 from gattn.apps.run.model_io import Json, RunError, read_card, read_json, write_json
-from gattn.apps.runtime.processes import is_first_process
 from gattn.files import write_rows
 
 CONFIG, METRICS, SPLITS, CHECKPOINTS = "config.toml", "metrics.json", "splits.json", "checkpoints"
@@ -64,9 +63,7 @@ def finished_metrics(
         if (difference := _difference(before, settings)) and _has_results(out):
             raise RunError(f"{out} contains another run ({difference}): choose another folder")
         return _metrics(out, inputs)
-    # The folder may already contain empty subfolders, because another process of the same run may
-    # have created them for checkpoints.
-    if is_first_process() and _has_files(out):
+    if _has_files(out):
         raise RunError(f"{out} is not empty and does not contain a run: choose another folder")
     return None
 
@@ -76,15 +73,12 @@ def lock_folder(out: Path) -> Iterator[None]:
     """Lock the folder of a run inside the ``with`` block, so that no other training writes to it.
 
     The folder is created, which also checks that it can be written; an empty one is removed at
-    the end. The lock is released if its process dies. Other processes of the same run do nothing.
+    the end. The lock is released if its process dies.
 
     Raises:
         RunError: another training uses the folder, or it is a file.
         OSError: the folder cannot be created.
     """
-    if not is_first_process():
-        yield
-        return
     from filelock import FileLock, Timeout
 
     if out.exists() and not out.is_dir():

@@ -17,7 +17,6 @@ from gattn.apps.run.estimator import SerializableEstimator
 from gattn.apps.run.measure import PARTS
 from gattn.apps.run.model_io import Json, package_versions, write_model
 from gattn.apps.run.notes import interval_notes, metric_notes
-from gattn.apps.runtime.processes import is_first_process
 from gattn.data import Split
 from gattn.files import write_rows
 
@@ -164,8 +163,7 @@ class Product(ABC, Generic[Data, AnyParts, Model, Run]):
 def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
     """Run all stages of a training run in order: load, split, fit, evaluate, report, write.
 
-    If the folder already contains this run and the run is finished, nothing is changed. If
-    torchrun started several processes, only the first one writes files.
+    If the folder already contains this run and the run is finished, nothing is changed.
 
     Args:
         product: the stages that depend on the product, with the settings and the folder.
@@ -195,13 +193,10 @@ def _train(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
         return metrics
     data = product.load()
     parts = product.split(data)
-    if is_first_process():
-        run_folder.start_run(out, product.settings, parts.record, parts.left_out)
+    run_folder.start_run(out, product.settings, parts.record, parts.left_out)
     model = product.fit(data, parts)
     run = product.evaluate(data, parts, model)
-    if is_first_process():
-        report = product.report(run)
-        _write_run(product, run, report)
+    _write_run(product, run, product.report(run))
     return run.metrics
 
 

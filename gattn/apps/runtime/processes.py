@@ -54,18 +54,6 @@ def processor_count() -> int:
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-def process_count() -> int:
-    """Return the number of processes that torchrun started; 1 without torchrun."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def is_first_process() -> bool:
-    """Return True if this process writes the files. With torchrun, this is the process of rank
-    0.
-    """
-    return os.environ.get("RANK", "0") == "0"
-
-
 def in_order(
     work: Callable[[Task], Result],
     tasks: Iterable[tuple[Key, Task]],
