@@ -80,7 +80,6 @@ ABSENT = [
     ("gattn.data.smiles_to_data('C')", "molecules"),
     ("gattn.data.load_molecules('esol', 'nowhere')", "molecules"),
     ("__import__('gattn.draw').draw.draw_network([[0], [1]])", "draw"),
-    ("__import__('gattn.draw').draw.draw_matrix([[0], [0]], [1.0])", "draw"),
 ]
 WITHOUT = """
 import json, sys, traceback

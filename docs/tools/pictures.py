@@ -18,7 +18,6 @@ from torch import Tensor
 import gattn
 from docs.tools.drawing import LIGHT, WEIGHTS, plt
 from gattn import functional, graphs
-from gattn.draw import attention_matrix
 from gattn.nn import GATConv, LearnedQueryReadout
 
 FOLDER = Path(__file__).parents[1] / "guide" / "images"
@@ -26,7 +25,10 @@ FOLDER = Path(__file__).parents[1] / "guide" / "images"
 
 def matrix(graph: gattn.Graph, weight: Tensor) -> np.ndarray:
     """Return weights [e, h] as a matrix [queries, keys], averaged over heads; NaN without edge."""
-    return attention_matrix(graph.edge_index, weight, graph.size)
+    dense = torch.full(graph.size[::-1], torch.nan)
+    source, destination = graph.edge_index
+    dense[destination, source] = weight.mean(1)
+    return dense.numpy()
 
 
 def draw(axes: plt.Axes, dense: np.ndarray, title: str, query: str, key: str) -> None:

@@ -1,4 +1,4 @@
-"""Functions that draw molecules, networks and attention matrices as SVG or PNG pictures.
+"""Functions that draw molecules and networks as SVG or PNG pictures.
 
 The functions need RDKit, matplotlib and networkx, which ``pip install "gattn[draw]"`` installs.
 These are imported when the first picture is drawn.

@@ -1,11 +1,8 @@
-from gattn.draw.matrix import attention_matrix, draw_matrix
 from gattn.draw.molecules import DRAWN_ATOMS, draw_molecule, shared_scale
 from gattn.draw.network import draw_network, sample_network
 
 __all__ = [
     "DRAWN_ATOMS",
-    "attention_matrix",
-    "draw_matrix",
     "draw_molecule",
     "draw_network",
     "sample_network",

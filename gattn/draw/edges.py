@@ -1,4 +1,4 @@
-"""Conversion and checks of edges and weights for pictures of networks and matrices."""
+"""Conversion and checks of edges and weights for pictures of networks."""
 
 from __future__ import annotations
 
