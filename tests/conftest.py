@@ -51,6 +51,19 @@ def pytest_collection():
         gc.enable()
 
 
+def pytest_make_parametrize_id(val):
+    """Name a case of a test by its dtype, shape or short value instead of by a number."""
+    if isinstance(val, torch.Tensor):
+        return f"{val.dtype} {tuple(val.shape)}".removeprefix("torch.")
+    if isinstance(val, (torch.nn.Module, Exception)):
+        return type(val).__name__
+    text = str(val).replace("torch.", "")
+    # The address of an object and the numbers of a tensor can differ between pytest workers.
+    is_short = len(text) <= 100 and " at 0x" not in text and "tensor(" not in text
+    kinds = (torch.dtype, torch.layout, tuple, list, dict)
+    return text if is_short and isinstance(val, kinds) else None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     """Give each worker of xdist every nth slow test, and then a run of the others.
