@@ -284,6 +284,9 @@ def _is_stream(path: Path) -> bool:
 
 
 def _require_new(path: str | os.PathLike[str]) -> Path:
+    """Return the path; raise FileExistsError if it exists, and FileNotFoundError if its folder does
+    not exist.
+    """
     path = Path(path)
     if path.exists() or path.is_symlink():
         raise FileExistsError(f"{path} exists already: remove it or choose another name")
@@ -291,6 +294,7 @@ def _require_new(path: str | os.PathLike[str]) -> Path:
 
 
 def _require_folder(path: str | os.PathLike[str]) -> Path:
+    """Return the path; raise FileNotFoundError if its folder does not exist."""
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} must exist to write {path.name} in it")

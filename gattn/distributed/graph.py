@@ -141,7 +141,9 @@ class DistributedGraph(Graph):
     def _build(
         cls, source: Tensor, destination: Tensor, edges: Tensor, partition: Partition, peers: Peers
     ) -> DistributedGraph:
-        """Create this process's part of a graph from the global node ids of its edges."""
+        """Create this process's part of a graph from the global node ids of its edges. All
+        processes must call this method.
+        """
         halo = Halo.build(source, partition.bounds, peers)
         first = partition.bounds[peers.rank]
         pairs = torch.stack([torch.searchsorted(halo.global_ids, source), destination - first])
@@ -156,7 +158,7 @@ class DistributedGraph(Graph):
         """Create a DistributedGraph from the edges of this process, given as a bipartite graph.
 
         The edges get the numbers that they have in the whole graph, so that dropout draws the same
-        mask.
+        mask. All processes must call this method.
         """
         counts = halo.peers.all_gather([local.num_edges], local.device)
         edge_offset = sum(count for (count,) in counts[: halo.peers.rank])

@@ -75,11 +75,15 @@ class Halo:
     @classmethod
     def build(cls, sources: Tensor, bounds: Sequence[int], peers: Peers) -> Halo:
         """Determine the rows that this process needs from others, and send their ids to the owners.
+        All processes must call this method.
 
         Args:
             sources: global ids of the sources of this process's edges, [e] int64.
             bounds: the bounds of the partition.
             peers: the processes.
+
+        Returns:
+            The halo of this process.
         """
         first, last = bounds[peers.rank : peers.rank + 2]
         remote = sources[(sources < first) | (sources >= last)].unique()
@@ -98,7 +102,7 @@ class Halo:
     def gather(self, rows: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Return the rows of all source nodes, [m, ...], given those of the local nodes, [n, ...].
 
-        All tensors must have the same dtype.
+        All tensors must have the same dtype, and all processes must call this method.
         """
         flat = [part.flatten(1) for part in rows]
         sent = torch.cat([part[self.send_index] for part in flat], 1)
@@ -120,7 +124,7 @@ class Halo:
         rows.
 
         This is the transpose of :meth:`gather`. Sums run over the processes in rank order, so that
-        two runs give the same bits.
+        two runs give the same bits. All processes must call this method.
         """
         sent = torch.cat([torch.cat(self._remote(grad)).flatten(1) for grad in grads], 1)
         pending = self.peers.all_to_all(sent, self.recv_counts, self.send_counts)

@@ -132,7 +132,9 @@ class Terminated(SystemExit):
 
 @contextlib.contextmanager
 def _raise_on_sigterm() -> Iterator[None]:
-    """Raise an exception on SIGTERM, so that this process can report why it ends."""
+    """Raise :class:`Terminated` on SIGTERM in the main thread while the context lasts, so that this
+    process can report why it ends.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

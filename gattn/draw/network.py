@@ -279,6 +279,7 @@ def _part_drawn(nodes: int, all_nodes: int, edges: int, all_edges: int) -> str:
 
 
 def _check_count(name: str, number: int | None) -> None:
+    """Raise ValueError unless a number is an integer of at least 0."""
     is_whole = isinstance(number, Integral) and not isinstance(number, bool)
     if number is not None and not (is_whole and number >= 0):
         raise ValueError(f"{name} must be a whole number of at least 0; got {number!r}")

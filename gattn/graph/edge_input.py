@@ -165,7 +165,9 @@ def _as_int(value: Any) -> Any:
 
 
 def check_count(name: str, value: Any, least: int = 0) -> None:
-    """Raise an error unless the value is an integer that is at least ``least``."""
+    """Raise TypeError unless the value is an integer, and ValueError unless it is at least
+    ``least``.
+    """
     if isinstance(value, (bool, Tensor)) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be an int; got {value!r}")
     if value < least:
@@ -173,7 +175,7 @@ def check_count(name: str, value: Any, least: int = 0) -> None:
 
 
 def check_created_outside(name: str, edges: Any, hint: str = "") -> None:
-    """Raise an error if edges were created or batched inside a transform of torch.func."""
+    """Raise ValueError if edges were created or batched inside a transform of torch.func."""
     if (
         not torch.compiler.is_compiling()
         and isinstance(edges, Tensor)
@@ -186,7 +188,7 @@ def check_created_outside(name: str, edges: Any, hint: str = "") -> None:
 
 
 def check_not_traced() -> None:
-    """Raise an error inside torch.jit.trace, which would store the edges of the example as
+    """Raise RuntimeError inside torch.jit.trace, which would store the edges of the example as
     constants.
     """
     if torch.jit.is_tracing():

@@ -136,8 +136,8 @@ def _(loops: Tensor) -> Tensor:
 
 
 def check_range(index: Tensor, size: int, role: str) -> None:
-    """Raise an error unless all indices are in [0, size); the error names the first invalid
-    edge.
+    """Raise ValueError unless all indices are in [0, size); the error names the first
+    invalid edge.
     """
     # The indices are converted to int64, because the size may be too large for their dtype.
     index = index.long()

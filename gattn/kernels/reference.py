@@ -109,7 +109,7 @@ def node_scores(value: Tensor, vectors: Tensor) -> Tensor:
 
 def dropout(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
     """Apply dropout to x, [k]: set dropped values to zero, and multiply the others by 1 / (1 -
-    dropout).
+    dropout). Without a seed, x is returned unchanged.
     """
     if seed is None:
         return x
@@ -144,7 +144,9 @@ def _softmax(score: Tensor, layout: Layout) -> Tensor:
 
 
 def _drop(alpha: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
-    """Apply dropout: set dropped weights to zero and multiply the others by 1 / (1 - dropout)."""
+    """Apply dropout: set dropped weights to zero and multiply the others by 1 / (1 - dropout).
+    Without a seed, nothing is dropped.
+    """
     if seed is None:
         return alpha
     if dropout >= 1:

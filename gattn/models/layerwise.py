@@ -254,6 +254,9 @@ def _check(
 
 
 def _check_rows(name: str, rows: Tensor | np.ndarray, count: int, dims: tuple[int, ...]) -> None:
+    """Raise ValueError unless an array is dense, with this number of rows and one of these numbers
+    of dimensions.
+    """
     if isinstance(rows, Tensor) and rows.layout != torch.strided:
         raise ValueError(f"{name} must be dense; got {rows.layout}")
     if rows.ndim not in dims or rows.shape[0] != count:

@@ -337,6 +337,7 @@ class _Worst:
         return out
 
     def check_rows(self, case: AwkwardGraph, out: Tensor, rows: int) -> None:
+        """Raise AssertionError unless the outputs have this number of rows."""
         if out.dim() == 0 or out.shape[0] != rows:
             detail = f"expected {rows} rows, got shape {tuple(out.shape)}"
             raise AssertionError(WorstCase(self.rule, case, float("inf"), self.tolerance, detail))

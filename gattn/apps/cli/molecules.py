@@ -138,6 +138,7 @@ def predict(
     Raises:
         ValueError: the run, the inputs or the output cannot be used.
         OSError: a file cannot be read or written.
+        SettingsError: options exclude each other.
     """
     if is_screening(inputs, out or "predicted.csv", settings):
         if not out:
@@ -286,6 +287,10 @@ def check(
         test: CSV file of test molecules, which are compared with the table.
         out: New folder for the tables of findings. Without it, the findings are only printed.
         strict: Exit with code 1 if there is an error or a warning.
+
+    Raises:
+        SettingsError: options exclude each other.
+        ValueError: the table cannot be used.
     """
     smiles, *others = settings.pop("smiles", ("smiles",))
     if others:

@@ -173,8 +173,8 @@ def embed(
 
 
 def _checked_graph(command: str, run: Path, graph: str | None, settings: Mapping[str, Any]) -> str:
-    """Check that the files of a model and of a graph exist; return the graph ("" with
-    ``--edges``).
+    """Check that the files of a model and of a graph exist; return the graph ("" with ``--edges``).
+    Raises ValueError unless either GRAPH or ``--edges`` was passed.
     """
     if (graph is None) != bool(settings.get("edges")):
         raise ValueError(f"{command} expects RUN GRAPH, or RUN with --nodes and --edges")

@@ -312,6 +312,7 @@ def _ascending(scores: Tensor) -> tuple[float, ...]:
 
 
 def _alike(expected: str, *tensors: Tensor, t: int | None = None) -> None:
+    """Raise ValueError unless the tensors have the same shape [k, t]."""
     shapes = [(*tensor.shape,) for tensor in tensors]
     if len(set(shapes)) > 1 or len(shapes[0]) != 2 or t not in (None, shapes[0][1]):
         raise ValueError(f"{expected}, all equal; got {' and '.join(map(str, shapes))}")

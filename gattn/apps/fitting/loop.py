@@ -318,7 +318,10 @@ class _Training:
         return {name: getattr(self, name) for name in names}
 
     def run_epoch(self, epoch: int, update_bar: Any) -> None:
-        """Train for one epoch, validate the averaged weights, and record the epoch."""
+        """Train for one epoch, validate the averaged weights, and record the epoch. The seed of
+        torch's global generator is set. Raises TrainingError if a part has no label or a loss is
+        not finite.
+        """
         started, settings = time.perf_counter(), self.settings
         torch.manual_seed(_mixed_seed(settings.seed, epoch, 1))
         sums = []

@@ -364,6 +364,7 @@ def from_table(kind: type[S], table: Mapping[str, object], *, within: str = "") 
     Raises:
         SettingsError: a name is unknown or missing, or a value is out of range or of the wrong
             type.
+        TypeError: ``kind`` is not a dataclass.
     """
     if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
         raise TypeError(f"settings must be a dataclass; got {kind!r}")
@@ -393,6 +394,7 @@ def updated(run: S, changes: Mapping[str, object]) -> S:
 
     Raises:
         ValueError: a setting is unknown or out of its range.
+        TypeError: ``run`` is not a dataclass.
     """
     if not dataclasses.is_dataclass(run) or isinstance(run, type):
         raise TypeError(f"settings must be a dataclass; got {run!r}")

@@ -134,6 +134,12 @@ class LinkPredictor(SerializableEstimator, Parameters):
             graph: the graph with all edges.
             links: its links.
             split: the parts of the links. No edge of a validation or test link is read.
+
+        Returns:
+            The graph of the training links, with the features of its nodes and edges.
+
+        Raises:
+            GraphError: a column is missing or cannot be read.
         """
         messages = restrict(graph, links, split.train.numpy())
         left: list[Hashable] = [*MASKS]

@@ -89,6 +89,10 @@ def fit_perceptron(train: Tensor, val: Tensor, seed: int) -> PairPerceptron:
             for a missing candidate.
         val: [k, c', f] features of the candidates of validation links, by which the step is chosen.
         seed: seed of the initial weights, dropout and batches.
+
+    Returns:
+        The perceptron with the lowest validation loss, in evaluation mode. The state of torch's
+        random generator is restored.
     """
     flat = train[~train[..., 0].isnan()]
     std = flat.std(0)
@@ -431,7 +435,7 @@ class LinkModel:
 
         Args:
             problem: the graph and its parts.
-            settings: settings of the model.
+            settings: settings of the model, with the seed of all random draws.
             on_epoch: called after every epoch of the network.
             threads: number of threads inside an operator; 0 to choose it by the size of the graph.
 

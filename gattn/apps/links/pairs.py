@@ -51,6 +51,9 @@ def random_parts(links: Links, seed: int, val: float, test: float) -> Split:
         val: share of the validation part, above 0.
         test: share of the test part; 0 for none.
 
+    Returns:
+        The positions of the links in each part.
+
     Raises:
         GraphError: there are too few links.
 
@@ -84,6 +87,9 @@ def time_parts(links: Links, times: NDArray, val: float, test: float, name: str)
         val: share of the validation part, above 0.
         test: share of the test part; 0 for none.
         name: name of the column of times.
+
+    Returns:
+        The positions of the links in each part.
 
     Raises:
         GraphError: there are too few links, or too few different times.

@@ -141,6 +141,7 @@ def as_numbers(table: np.ndarray, title: str = "y") -> np.ndarray:
 
 
 def _refuse(title: str, row: int, column: int, value: str) -> None:
+    """Raise ValueError that names the value and its place."""
     raise ValueError(
         f"{title} must contain numbers in the range of float32, and NaN for missing ones; row "
         f"{row}, column {column} is {value}"

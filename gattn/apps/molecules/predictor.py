@@ -94,6 +94,7 @@ def _joint_groups(train: FitPart, val: FitPart) -> tuple[Tensor, Tensor]:
 
 
 def _check(part: FitPart, name: str) -> None:
+    """Raise ValueError unless a part has labels [k, t] for its k molecules, one or more."""
     y, count = part.y, len(part.inputs)
     if y.dim() != 2 or len(y) != count or not len(y):
         raise ValueError(f"{name} must be ({count}, t), one or more; got {(*y.shape,)}")

@@ -227,6 +227,9 @@ def extrapolated_std(std: Tensor, similarity: Tensor, least: Tensor, scale: Tens
         least: the lowest similarity :math:`t_0` of a validation molecule.
         scale: [t] standard deviations s of the labels.
 
+    Returns:
+        [k, t] standard deviations.
+
     Example:
         >>> std, scale = torch.full((3, 1), 5.0), torch.tensor([12.0])
         >>> similarity, least = torch.tensor([0.8, 0.4, 0.0]), torch.tensor(0.4)

@@ -606,7 +606,7 @@ def _are_of_one_kind(first: str, second: str) -> bool:
 
 
 def check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) -> None:
-    """Raise an error if the header of an edge table seems to be an edge."""
+    """Raise GraphError if the header of an edge table seems to be an edge."""
     words = {word for word in (*SOURCES, *DESTINATIONS) if len(word) > 1}
     if words & {column_title(end) for end in (first, second)}:
         return

@@ -83,7 +83,7 @@ ALL_COLUMNS = EdgeColumns()
 
 
 def edge_column(edges: EdgeTable, name: Hashable, why: str = "") -> pd.Series:
-    """Return an edge column; if it does not exist, raise an error that lists the existing
+    """Return an edge column; if it does not exist, raise GraphError with a list of the existing
     columns.
     """
     if name in edges.unreadable:
@@ -139,7 +139,7 @@ def _special(chosen: EdgeColumns) -> list[str]:
 
 
 def check_different(chosen: EdgeColumns) -> None:
-    """Raise an error if the same column is chosen for two of weight, type and time."""
+    """Raise GraphError if the same column is chosen for two of weight, type and time."""
     options = {"edge_weight": chosen.weight, "edge_type": chosen.type, "time": chosen.time}
     for first, second in combinations(options, 2):
         if options[first] is not None and options[first] == options[second]:
@@ -160,7 +160,7 @@ def is_date_column(values: pd.Series) -> bool:
 
 
 def edge_weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
-    """Return the weights [m]; raise an error if a weight is missing, negative or not a number."""
+    """Return the weights [m]; raise GraphError if a weight is missing, negative or not a number."""
     title = f"weights of edges (column {values.name!r})"
     missing, weights = is_missing(values, numbers=True), as_numbers(values)
     faults = (

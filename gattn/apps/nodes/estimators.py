@@ -614,7 +614,9 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         return float(r2_score(truth.numpy(), predicted[:, 0].numpy()))
 
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Check that the labels differ, and return them as :meth:`encode_labels` does."""
+        """Check that the labels differ, and return them as :meth:`encode_labels` does. Raises
+        GraphError if they are all equal.
+        """
         y = self.encode_labels(values, where)
         if len(y[y.isfinite()].unique()) < 2:
             raise GraphError(f"{labels_of(values)} must be at least two different numbers")

@@ -109,6 +109,9 @@ class NodePredictor:
             threads: number of threads inside an operator; 0 to choose it by the size of the
                 network. The previous number of threads is restored at the end.
 
+        Returns:
+            The trained model.
+
         Raises:
             TrainingError: a part has no label, or the loss is not finite.
         """

@@ -271,7 +271,9 @@ def from_hetero_data(
 
 
 def _pairs(edge_index: Tensor, where: str = "") -> Tensor:
-    """Return the edges of PyG's data, if they are whole numbers [2, m]."""
+    """Return the edges of PyG's data, if they are whole numbers [2, m]. Raises GraphError if they
+    are not.
+    """
     shape, kind = tuple(edge_index.shape), edge_index.dtype
     if len(shape) != 2 or shape[0] != 2 or kind.is_floating_point or kind.is_complex:
         raise GraphError(f"edge_index{where} must be [2, m] whole numbers; got {shape} of {kind}")

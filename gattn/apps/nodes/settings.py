@@ -91,7 +91,7 @@ class NetworkSettings(Settings):
     seed: Seed = 0
 
     def check(self) -> None:
-        """Check that ``heads`` divides ``width``."""
+        """Raise SettingsError unless ``heads`` divides ``width``."""
         super().check()
         if self.width % self.heads:
             raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")

@@ -156,7 +156,9 @@ def _error(loss: np.ndarray, is_number: bool) -> float:
 def _difference(
     loss: np.ndarray, first: np.ndarray, folds: np.ndarray, is_number: bool
 ) -> tuple[float, float, float, float]:
-    """Return the difference of two errors, the ends of its interval, and the p-value."""
+    """Return the difference of two errors, the ends of its interval, and the p-value. For a single
+    fold, the interval comes from bootstrap samples of the rows with a fixed seed.
+    """
     # SciPy takes half a second to import, which other commands do not need.
     from scipy import stats
 

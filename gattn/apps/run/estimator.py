@@ -83,6 +83,9 @@ class SerializableEstimator(BaseEstimator, ABC):
             tensors: the tensors of the model.
             card: all other values of the model.
 
+        Returns:
+            The fitted estimator.
+
         Raises:
             RunError: the card is from another estimator or an incompatible version, or a value is
                 missing.

@@ -40,6 +40,9 @@ def report_facts(
         promise: sentence on the rows to which the coverage of the intervals applies.
         notes: sentences below those on the metrics.
         **special: the other fields of :class:`gattn.apps.report.run_report.RunFacts`.
+
+    Returns:
+        The content of the report.
     """
     metrics, item = run.metrics, run.estimator.item
     values: dict[str, Any] = asdict(settings)

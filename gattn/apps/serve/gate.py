@@ -75,7 +75,10 @@ class Gate:
         self.allowed = {name.lower() for name in settings.allowed_host}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Reject a request, or pass it to the application together with its complete body."""
+        """Reject a request, or pass it to the application together with its complete body. A
+        refused request gets an answer with its status and reason. Raises RuntimeError for another
+        protocol than HTTP.
+        """
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return

@@ -221,6 +221,10 @@ def explain_molecule(
         target: index of the target.
         coverage: coverage of the interval or label set.
 
+    Returns:
+        The cells of the prediction, the explanation, the nearest training molecules, and the
+        pictures, which are None for a molecule that is too large to draw.
+
     Raises:
         RequestError: the row cannot be read (422).
     """

@@ -108,8 +108,8 @@ class ModelPool:
 def _load(folders: Sequence[Path], max_atoms: Sequence[int], parent: int) -> None:
     """Load the models in a child process, and call each model once.
 
-    An interrupt in a terminal is sent to all processes, and the parent ends its child processes.
-    Raises RunError if a folder does not contain a readable model.
+    The process ignores interrupts: a terminal sends them to all processes, and the parent ends its
+    child processes. Raises RunError if a folder does not contain a readable model.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prepare_process(parent)

@@ -377,7 +377,7 @@ def _later_header(table: Table, required: Sequence[str]) -> str:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Convert the errors of a damaged compressed file to an error that names the file."""
+    """Convert the errors of a damaged compressed file to a ValueError that names the file."""
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:

@@ -162,6 +162,9 @@ def open_parquet(path: Path, **options: Any) -> Iterator[pyarrow.parquet.Parquet
     Args:
         path: the file.
         options: arguments of ``pyarrow.parquet.ParquetFile``.
+
+    Raises:
+        ValueError: the file is not a Parquet file.
     """
     import pyarrow.parquet
 

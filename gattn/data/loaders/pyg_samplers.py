@@ -68,7 +68,9 @@ class PyGSampler(BaseSampler):
         return self.draw(index, int(torch.empty((), dtype=torch.int64).random_(2**62)))
 
     def sample_from_edges(self, *args: Any, **kwargs: Any) -> SamplerOutput:
-        """Raise an error, because gattn has no sampler for the neighbourhoods of edges."""
+        """Raise NotImplementedError, because gattn has no sampler for the
+        neighbourhoods of edges.
+        """
         raise NotImplementedError(
             "only neighbourhoods of nodes can be sampled, not neighbourhoods of edges"
         )

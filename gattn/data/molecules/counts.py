@@ -54,6 +54,9 @@ def count_environments(
     Args:
         molecules: k molecules that :func:`gattn.data.molecules.plain.plain` returned.
         labels: the configurations of molecules that have any, by the index of the molecule.
+
+    Returns:
+        The counts of all molecules in sparse form.
     """
     lengths, columns, counts = [], [], []
     # A single call of RDKit for all molecules takes two thirds of the time of one call per

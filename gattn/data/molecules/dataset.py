@@ -198,7 +198,9 @@ def indices_of(index: int | Positions, count: int) -> Tensor:
 
 
 def smiles_of(molecules: Sequence[str] | Molecules) -> Sequence[str]:
-    """Return the SMILES of a ``Molecules`` object, or the list of SMILES that was passed."""
+    """Return the SMILES of a ``Molecules`` object, or the list of SMILES that was passed. Raises
+    ValueError for a single text.
+    """
     if isinstance(molecules, str):
         raise ValueError(f"smiles must be a list of strings; got a single string {molecules!r}")
     return molecules.smiles if isinstance(molecules, Molecules) else molecules

@@ -173,6 +173,7 @@ def _joined_rows(structures: Path, activities: Path) -> list[_Row]:
 
 
 def _check_options(on_error: OnError, max_atoms: int) -> None:
+    """Raise ValueError for an unknown ``on_error``, or a ``max_atoms`` below 1."""
     if on_error not in ("raise", "skip"):
         raise ValueError(f'on_error must be "raise" or "skip"; got {on_error!r}')
     if max_atoms < 1:

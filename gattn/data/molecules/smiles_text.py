@@ -98,7 +98,7 @@ POLYMERS = {"SRU", "MON", "MER", "COP", "CRO", "MOD", "GRA", "MUL", "ANY"}
 
 
 def check_single(molecule: Mol, extension: str) -> None:
-    """Raise an error if a CXSMILES extension describes several molecules, for example a polymer.
+    """Raise ValueError if a CXSMILES extension describes several molecules, for example a polymer.
 
     An atom label, for example of an R group, is accepted, because it does not change the atom:
     ``*`` is an atom without an element.

@@ -90,7 +90,7 @@ def share_fields(kernel: str, other: str) -> bool:
 
 def _fields(kernel: str) -> tuple[int, list[tuple[str, str]]]:
     """Return the index of a kernel in the extension, and the names and the kinds of its argument
-    fields.
+    fields. Raises TypeError if the extension has no such kernel.
     """
     if kernel not in _KERNELS:
         raise TypeError(f"there is no C++ kernel {kernel}; the kernels are {', '.join(_KERNELS)}")

@@ -63,6 +63,9 @@ def read_sets(
         ptr: [g + 1], the index of each set's first row, in place of index.
         dim_size: number of sets.
 
+    Returns:
+        The rows of the nodes with their sets, and the format to restore.
+
     Raises:
         TypeError: for inputs that are not tensors, or a mask that is not boolean.
         ValueError: for a wrong shape, or arguments that belong to the other format.

@@ -101,6 +101,7 @@ def refuse_scripts(*kinds: Any) -> None:
     """Make ``torch.jit.script`` raise a clear error for modules of these classes."""
 
     def refuse(self: Any) -> None:
+        """Raise RuntimeError, because torch.jit.script cannot compile the module."""
         raise RuntimeError(
             f"gattn's {type(self).__name__} does not run under torch.jit.script: use "
             "torch.compile, torch.export.export or torch.onnx.export(dynamo=True)"

@@ -112,6 +112,9 @@ def check_rows(
         destinations: number of rows of the destination features.
         name: name of the features, for errors.
         batch: length of a dimension before the rows; 0 for none.
+
+    Raises:
+        ValueError: if the numbers differ.
     """
     sizes = _size(edge_index)
     if sizes is not None and None not in sizes and sizes != (sources, destinations):

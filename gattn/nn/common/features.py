@@ -41,7 +41,9 @@ def node_inputs(x: Tensor | tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tenso
 
 
 def node_pair(x: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return the result of :func:`node_inputs`; raise an error if destinations have no features."""
+    """Return the result of :func:`node_inputs`; raise ValueError if destinations have
+    no features.
+    """
     x_src, x_dst = node_inputs(x)
     if x_dst is None:
         raise ValueError(
@@ -52,7 +54,7 @@ def node_pair(x: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
 
 def channel_pair(in_channels: int | tuple[int, int]) -> tuple[int, int]:
     """Return the numbers of source and destination features. A value of -1 means that the first
-    input sets it.
+    input sets it. Raises ValueError for anything but one or two numbers of at least -1.
     """
     pair = in_channels if isinstance(in_channels, (tuple, list)) else (in_channels, in_channels)
     if len(pair) != 2 or not all(hasattr(width, "__index__") and width >= -1 for width in pair):

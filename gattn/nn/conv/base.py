@@ -376,6 +376,9 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
         self._warned = True
 
     def _required_edge_map(self) -> Linear:
+        """Return the linear layer of the edge features. Raises ValueError in a layer without
+        edge_dim.
+        """
         if self.lin_edge is None:
             raise ValueError(f"{self} was created without edge_dim and takes no edge_attr")
         return self.lin_edge

@@ -192,7 +192,8 @@ class GATConv(pyg.GATConv, AttentionConv):
         ptr: OptTensor,
         dim_size: int | None,
     ) -> Tensor:
-        """Return the attention weights [e, h] after dropout.
+        """Return the attention weights [e, h] after dropout; their values before dropout are
+        stored.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """

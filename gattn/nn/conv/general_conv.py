@@ -101,6 +101,7 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
+        """Raise ValueError for an unknown attention_type, or in_edge_channels below -1."""
         kind = arguments["attention_type"]
         if arguments["attention"] and kind not in _TYPES:
             raise ValueError(f"attention_type must be one of {_TYPES}; got {kind!r}")

@@ -120,6 +120,9 @@ class SoftmaxAggregation(SegmentReadout, pyg.SoftmaxAggregation, Twin):
         return aggregate(alpha, x.unsqueeze(-1), segments).squeeze(-1)
 
     def _weights(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        """Return the weight of each element, [n, d]. Raises ValueError unless x has one feature for
+        each learned t, if there are several.
+        """
         if self.channels not in (1, x.shape[1]):
             raise ValueError(f"x must have {self.channels} features; got shape {tuple(x.shape)}")
         return edge_softmax((x * self.t).to(x.dtype), segments)

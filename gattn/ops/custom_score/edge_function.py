@@ -94,7 +94,7 @@ class EdgeFunction(NamedTuple):
         return [(buffer, buffer._version) for buffer in buffers if not buffer.is_inference()]
 
     def check_unwritten(self, versions: Sequence[tuple[Tensor, int]]) -> None:
-        """Raise an error if a buffer has changed since the forward pass, because a second call
+        """Raise RuntimeError if a buffer has changed since the forward pass, because a second call
         could then give another result.
         """
         if any(buffer._version != version for buffer, version in versions):

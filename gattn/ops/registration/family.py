@@ -166,8 +166,9 @@ class Family:
         backend: str | None,
         flags: tuple[bool, ...] = (),
     ) -> Tensor:
-        """Compute the attention on a backend. By default, the device of the first input
-        determines the backend.
+        """Compute the attention on a backend. By default, the device of the first input determines
+        the backend. Raises TypeError or ValueError for inputs that do not fit, or a backend that
+        cannot run.
         """
         lead = inputs[0]
         assert lead is not None

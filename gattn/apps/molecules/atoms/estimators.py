@@ -61,6 +61,9 @@ class AtomEstimator(SmilesEstimator):
             folder: folder for checkpoints, from which an interrupted training continues.
             progress: whether to show the progress.
 
+        Returns:
+            The estimator itself.
+
         Raises:
             ValueError: the labels cannot be learned.
             MoleculeError: a SMILES or a list cannot be used, and ``on_error`` is ``"raise"``.
@@ -97,6 +100,9 @@ class AtomEstimator(SmilesEstimator):
             targets: names of the targets.
             places: what the labels belong to.
             problems: for each row the reason why its labels cannot be used, or "".
+
+        Returns:
+            The molecules that have a label.
 
         Raises:
             ValueError: the labels cannot be learned.

@@ -378,6 +378,9 @@ class AtomPredictor(NetworkPredictor):
             progress: whether to show the progress.
             threads: number of threads, 0 for one per processor.
 
+        Returns:
+            The trained model.
+
         Raises:
             TrainingError: a loss is not finite.
         """

@@ -63,7 +63,7 @@ class LabelColumn(NamedTuple):
 
 
 def number_labels(column: Column, style: NumberFormat, skip_bad: bool) -> LabelColumn:
-    """Return the numbers in a column; raise an error for cells such as ``>10`` or ``1,008``.
+    """Return the numbers in a column; raise ValueError for cells such as ``>10`` or ``1,008``.
 
     Leaving such cells out would select labels by their value.
     """

@@ -205,7 +205,7 @@ def choose_parts(
 
 
 def check_parts(split: Split, spec: str) -> None:
-    """Raise an error if a part of a split is empty."""
+    """Raise ValueError if a part of a split is empty."""
     for part in PARTS:
         if not len(getattr(split, part)):
             raise ValueError(f"split {spec} leaves no molecule in the {part} part")
@@ -248,6 +248,9 @@ def stratified_split(
             of its items.
         fractions: fractions of train, val and test.
         seed: seed of the draw.
+
+    Returns:
+        The split, each part in ascending order.
     """
     counts = Counter(classes)
     members: dict[tuple[int, float], dict[str, None]] = {}

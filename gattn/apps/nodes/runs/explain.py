@@ -234,6 +234,9 @@ def explain_graph_node(
         threads: number of threads inside one operator; 0 to choose it from the size of the graph.
         log: called with each line that the user should read.
 
+    Returns:
+        The explanation, which is also written to the folder.
+
     Raises:
         RunError: the folder contains no model that can be read.
         GraphError: the graph cannot be read, has no such node, or lacks an attribute that the

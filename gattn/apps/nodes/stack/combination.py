@@ -47,6 +47,10 @@ class Combination:
             to: the labels and the parts.
             timed: True if a prediction must not depend on newer nodes.
             label_free: names of the components that do not read labels.
+
+        Returns:
+            The weights and factors, with the combined predictions of the validation part, in which
+            no node has an influence on its own prediction.
         """
         y, is_class = to.y, to.is_class
         parts, truth = _rows(outputs, to.val), y[to.val]

@@ -146,6 +146,10 @@ class ConsistentNetworks(nn.Module):
             to: the classes and the parts.
             epochs: number of epochs; None to choose it by the validation nodes.
             most: maximum number of epochs if it is chosen.
+
+        Returns:
+            The trained networks. Their random numbers come from a generator with the seed of
+            ``to``.
         """
         model = cls(x.shape[1], to.outputs)
         model.reset_parameters(to.seed)

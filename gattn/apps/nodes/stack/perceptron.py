@@ -110,6 +110,10 @@ class Perceptron(nn.Module):
         Args:
             blocks: blocks of features [n, ...] of all nodes, sparse or dense.
             to: the labels, and the training nodes, of which at most 400,000 are used.
+
+        Returns:
+            The trained perceptron. Its random numbers come from a generator with the seed of
+            ``to``.
         """
         train = sample(to.train, ROWS, to.seed)
         sparse = list(filter(sp.issparse, blocks))

@@ -112,7 +112,9 @@ def _differ(one: NDArray, other: NDArray, classes: int) -> bool:
 def _cross_fit(
     predicted: NDArray, truth: NDArray, draw: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Scale the predictions [m, c] of each fold by factors that were fitted to the other folds."""
+    """Scale the predictions [m, c] of each fold by factors that were fitted to the other folds,
+    which ``draw`` chooses at random.
+    """
     folds = min(FOLDS, len(truth))
     fold = draw.permutation(len(truth)) % folds
     result = np.array(predicted, np.float64)

@@ -148,7 +148,8 @@ class LabelledNetwork(ResidualNetwork):
 
     def forward(self, inputs: FieldInput) -> Tensor:
         """Return the outputs [k, outputs] of k nodes, from their receptive field, its features and
-        its labels.
+        its labels. In training, random nodes read their labels and are no targets; torch's
+        generator draws them.
         """
         if inputs.labels is None or not self.training:
             return super().forward(inputs)

@@ -169,7 +169,9 @@ def with_projection(graph: AttributedGraph) -> AttributedGraph:
 
 @contextmanager
 def titled(title: str) -> Iterator[None]:
-    """Add the name of a table to the error messages of a reader."""
+    """Add the name of a table to the error messages of a reader. GraphError is raised again with
+    the longer message.
+    """
     try:
         yield
     except ValueError as error:
