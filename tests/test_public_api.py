@@ -28,7 +28,7 @@ THINGS = dict(public_things())
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_dir_of_a_package_lists_all_and_an_unknown_name_raises_error(name):
+def test_public_names_are_in_dir_and_an_unknown_name_raises_error(name):
     module = importlib.import_module(name)
     assert len(set(module.__all__)) == len(module.__all__)
     assert set(module.__all__) <= set(dir(module))

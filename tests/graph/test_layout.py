@@ -104,7 +104,7 @@ def test_by_destination_sorts_the_edges_once(case):
     assert part.by_destination().edge_offset == 5
 
 
-def test_layout_of_64_bit_positions_gives_the_same_output():
+def test_attention_is_equal_for_layouts_of_32_and_64_bits():
     """If positions have 64 bits, all tensors of the layout have the same dtype."""
     layout = Graph(torch.tensor([[0, 1, 2, 2], [1, 1, 0, 1]]), 3).layout
     wide = Graph.from_layout(without_stats(*(t.long() for t in layout[:6])))

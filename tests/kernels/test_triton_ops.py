@@ -52,7 +52,7 @@ def test_edge_terms_without_gradient_do_not_change_the_other_gradients(name):
     torch.testing.assert_close(actual["triton"], actual["reference"])
 
 
-def test_nan_in_one_block_gives_the_results_of_the_reference():
+def test_triton_results_with_a_nan_in_one_block_equal_the_reference():
     g = gattn.graphs.complete([9, 8], device=DEVICE)
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 17, 2, 4, device=DEVICE)
@@ -98,7 +98,7 @@ def note_degree(graph, degree):
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])
-def test_too_high_a_bound_of_the_largest_degree_does_not_change_a_bit(name):
+def test_loose_bound_of_the_largest_degree_does_not_change_results(name):
     """An upper bound of the largest degree that is too high does not change a bit of the result,
     with and without splits of rows.
     """
@@ -171,7 +171,7 @@ def test_bias_of_minus_infinity_removes_an_edge_in_triton_kernels():
 # Triton's interpreter computes a maximum with numpy.nanmax.
 @pytest.mark.filterwarnings("ignore:All-NaN slice")
 @pytest.mark.parametrize("name", ["plain", "hub"])
-def test_nan_reaches_the_same_outputs_as_in_the_reference(name):
+def test_nan_reaches_the_same_triton_outputs_as_in_the_reference(name):
     g = graph(name)
     n = g.num_src
     torch.manual_seed(0)

@@ -151,7 +151,7 @@ def test_convolutions_under_autocast_return_bfloat16_near_fp32(layer_and_width):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_layers_in_half_precision_are_near_fp32(layer_and_width, dtype):
+def test_outputs_of_layers_in_half_precision_are_near_fp32(layer_and_width, dtype):
     layer, edge_dim = layer_and_width
     x, edge_index, *edge_attr = _inputs(edge_dim)
     expected = layer(x, edge_index, *edge_attr)

@@ -20,7 +20,7 @@ INDICES = pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64])
     [torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.uint8,
      torch.bool, torch.complex64],
 )  # fmt: skip
-def test_gathered_rows_equal_indexing(shape, index_dtype, dtype):
+def test_gather_rows_equals_indexing_of_the_tensor(shape, index_dtype, dtype):
     torch.manual_seed(0)
     table = torch.randint(0, 99, (50, *shape)).to(dtype)
     for count in (0, 1, 333):

@@ -29,7 +29,7 @@ def graph(pairs) -> Graph:
 SEEDS = torch.tensor([499, 3, 120, 3, 0, 77])
 
 
-def test_sampling_without_kernels_gives_the_same_edges(graph, monkeypatch):
+def test_sampling_gives_the_same_edges_with_and_without_kernels(graph, monkeypatch):
     expected = NeighborSampler(graph, NUM_NEIGHBORS).sample(SEEDS, random_seed=1)
     monkeypatch.setattr(cpu, "_kernels", None)
     monkeypatch.setattr(cpu, "_LARGE", 1)

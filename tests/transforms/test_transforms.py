@@ -13,7 +13,7 @@ def _data(**attributes):
     return Data(edge_index=EDGES, num_nodes=4, **attributes)
 
 
-def test_batched_shortest_paths_equal_those_of_the_batch():
+def test_shortest_paths_of_a_pyg_batch_equal_those_of_the_joined_graph():
     transform = transforms.AddShortestPaths(2)
     batch = Batch.from_data_list([transform(_data()), transform(_data())])
     graph = Graph(batch.path_index, batch.num_nodes)
@@ -23,7 +23,7 @@ def test_batched_shortest_paths_equal_those_of_the_batch():
     assert RelativeBias(4, heads=2)(batch.path_length).shape == (32, 2)
 
 
-def test_batched_walk_probabilities_equal_those_of_the_batch():
+def test_walk_probabilities_of_a_pyg_batch_equal_those_of_the_joined_graph():
     weight = torch.tensor([1.0, 1.0, 3.0, 2.0])
     transform = transforms.AddRelativeRandomWalkPE(4)
     batch = Batch.from_data_list([transform(_data(edge_weight=weight)) for _ in range(2)])
@@ -35,7 +35,7 @@ def test_batched_walk_probabilities_equal_those_of_the_batch():
     assert near.walk_probability[:2].tolist() == [[1, 0], [0, 1]]
 
 
-def test_batched_path_features_equal_those_of_the_batch():
+def test_path_features_of_a_pyg_batch_equal_those_of_the_joined_graph():
     transform, kind = transforms.AddShortestPaths(2, features=True), torch.arange(4.0)
     batch = Batch.from_data_list([transform(_data(edge_attr=kind)) for _ in range(2)])
     graph = Graph(batch.path_index, batch.num_nodes)
@@ -47,7 +47,7 @@ def test_batched_path_features_equal_those_of_the_batch():
 
 
 @pytest.mark.parametrize("virtual", [0, 2])
-def test_batched_expander_edges_have_shifted_indices_and_types(virtual):
+def test_expander_edges_of_a_pyg_batch_have_shifted_indices(virtual):
     """The second graph is a node without edges, whose target is no row of a node."""
     alone = Data(edge_index=EDGES[:, :0], num_nodes=1, x=torch.ones(1, 3), y=torch.ones(1, 1))
     arguments = [_data(x=torch.ones(4, 3), y=torch.zeros(1, 1)), alone]

@@ -150,7 +150,7 @@ FEW += ["CF", "CS"]
 
 
 @pytest.mark.parametrize(("kind", "level"), [("numbers", "bond"), ("several", "atom")])
-def test_atom_and_bond_labels_of_12_rows_are_trained_and_predicted(gattn, tmp_path, kind, level):
+def test_train_and_predict_accept_12_rows_of_atom_or_bond_labels(gattn, tmp_path, kind, level):
     """Train on twelve rows with labels of atoms or bonds; two of the rows contain the same
     molecule.
     """

@@ -12,7 +12,7 @@ TABLE = "smiles,T,pH,y\n" + "".join(f"{s},{t},{p},{y:.3f}\n" for s, t, p, y in R
 COLUMNS = ["--descriptors-columns", "T", "--descriptors-columns", "pH"]
 
 
-def test_model_with_descriptor_columns_is_trained_predicted_and_explained(gattn, tmp_path):
+def test_train_predict_and_explain_read_descriptor_columns(gattn, tmp_path):
     data, run = tmp_path / "data.csv", tmp_path / "run"
     data.write_text(TABLE + "CCCCO,warm,7,1.0\nCCCCN,,7,1.0\n")
     code, out = gattn("train", data, "--target", "y", "--out", run, *COLUMNS, *GP)

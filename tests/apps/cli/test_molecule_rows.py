@@ -30,7 +30,7 @@ def data(tmp_path):
     return path
 
 
-def test_model_of_two_molecules_per_row_is_trained_and_evaluated(gattn, tmp_path, data):
+def test_train_predict_and_evaluate_accept_rows_of_two_molecules(gattn, tmp_path, data):
     run = tmp_path / "run"
     code, out = gattn("train", data, "--target", "y", "--out", run, *COLUMNS, *GP)
     assert code == 0, out
@@ -90,7 +90,7 @@ def test_split_by_solvent_has_no_solvent_in_training_and_test(gattn, tmp_path, d
     assert "split molecule:y must name a column of SMILES" in out
 
 
-def test_reactions_are_trained_and_predicted_but_explain_raises_error(gattn, tmp_path):
+def test_train_and_predict_accept_reactions_but_explain_raises_error(gattn, tmp_path):
     data, run = tmp_path / "data.csv", tmp_path / "run"
     table = "rxn,y\n" + "".join(f"{text},{y}\n" for text, y in REACTIONS)
     data.write_text(table + "C>>C,1\nCCO,2\n")

@@ -262,7 +262,7 @@ def _train_typed(folder):
     train("nodes", "train", *tables, "--label", "topic", "--out", folder / "run", *NETWORK)
 
 
-def test_model_of_several_node_tables_is_trained_and_predicted(gattn, typed, tmp_path):
+def test_train_predict_and_embed_accept_several_node_tables(gattn, typed, tmp_path):
     folder, tables = typed
     config = read_toml(NodeRunSettings, folder / "run" / "config.toml")
     assert config.data == ""

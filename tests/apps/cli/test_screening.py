@@ -84,7 +84,7 @@ def test_screening_of_files_equals_prediction_of_one_table(folder, inputs, whole
             assert numbers[0] == pytest.approx(numbers[1], rel=1e-4, nan_ok=True)
 
 
-def test_screening_by_two_jobs_writes_the_files_of_one_job(folder, inputs, whole, tmp_path, gattn):
+def test_screening_by_two_jobs_writes_the_same_files(folder, inputs, whole, tmp_path, gattn):
     out = tmp_path / "out"
     for job, message in (("1/2", "5 shards of other jobs are not finished"), ("0/2", "431 rows")):
         code, output = gattn(
@@ -112,7 +112,7 @@ def test_screening_repeats_only_damaged_or_missing_shards(folder, inputs, whole,
     assert changed == {"000001.csv", "000001.json", "000002.csv"}
 
 
-def test_top_and_where_select_rows_of_a_screening(folder, inputs, whole, tmp_path, gattn):
+def test_options_top_and_where_select_rows_of_a_screening(folder, inputs, whole, tmp_path, gattn):
     out = tmp_path / "out"
     code, output = gattn("predict", folder / "numbers", inputs, "--out", out, *FAST, "--top", 7,
                          "--where", "similarity > 0.3 and not prediction < 3",
@@ -129,7 +129,7 @@ def test_top_and_where_select_rows_of_a_screening(folder, inputs, whole, tmp_pat
     assert "7 written" in output
 
 
-def test_top_ranks_rows_of_a_class_by_its_probability(folder, inputs, tmp_path, gattn):
+def test_option_top_ranks_rows_of_a_class_by_its_probability(folder, inputs, tmp_path, gattn):
     out = tmp_path / "out"
     code, output = gattn("predict", folder / "classes", inputs / "a.csv", "--out", out, *FAST,
                          "--top", 5, "--keep", "extra",
@@ -233,7 +233,7 @@ def test_screening_after_kills_and_a_full_disk_writes_the_same_files(folder, inp
 
 
 @pytest.mark.slow
-def test_screening_with_ray_writes_files_of_the_local_job(folder, inputs, whole, tmp_path, gattn):
+def test_screening_with_ray_writes_the_same_files(folder, inputs, whole, tmp_path, gattn):
     pytest.importorskip("ray")
     out = tmp_path / "out"
     options = ["--workers", 2, "--rows-per-shard", 50, "--engine", "ray"]

@@ -63,7 +63,7 @@ def test_chance_metrics_of_links_depend_on_the_number_of_targets(shop):
     assert ranked["target"].str.startswith("i").all()
 
 
-def test_model_of_random_links_is_called_noise_in_metrics_report_and_output(
+def test_model_of_random_links_is_noise_in_metrics_report_and_output(
     shop, monkeypatch, capsys, tmp_path
 ):
     word = "By MRR and ROC-AUC, the model does not score links significantly better than a random"

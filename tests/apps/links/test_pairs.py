@@ -250,7 +250,7 @@ def test_directed_walks_of_three_steps_go_forward_backward_and_forward():
     np.testing.assert_allclose(walks, [0, 0, 0.75, 0.25])
 
 
-def test_link_metrics_of_three_links_equal_values_by_hand():
+def test_metrics_of_three_ranked_links_equal_values_computed_by_hand():
     scores = np.array([[3.0, 1, 2], [1, 3, 2], [1, 1, 0]])
     assert ranks(scores).tolist() == [1, 3, 1.5]
     metrics = link_metrics(scores, scores)

@@ -113,7 +113,7 @@ def test_masking_removes_atoms_with_their_bonds_and_environments():
     )
 
 
-def test_weights_of_a_molecule_do_not_depend_on_its_batch(some, stacked, monkeypatch):
+def test_atom_weights_of_a_molecule_do_not_depend_on_its_batch(some, stacked, monkeypatch):
     together = weights_of(stacked, some)
     monkeypatch.setattr(masking, "BUDGET", 16)
     for apart, one in zip(weights_of(stacked, some), together, strict=True):

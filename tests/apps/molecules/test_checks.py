@@ -115,7 +115,7 @@ def test_check_table_reports_molecules_in_two_splits_or_files(base, tmp_path):
     assert "line 102" in "\n".join(summary(result)) or min(leak.details) < 100
 
 
-def test_check_table_reports_labels_over_decades_and_class_case(tmp_path):
+def test_check_table_reports_many_decades_and_classes_that_differ_in_case(tmp_path):
     rows = [
         {"smiles": "C" * (i % 40 + 1), "ic50": 10 ** (i % 11), "toxic": ("Yes", "yes", "no")[i % 3]}
         for i in range(60)
@@ -162,7 +162,7 @@ def test_check_table_reports_labels_with_relations_as_censored(tmp_path):
     assert [(f.kind, len(f.details)) for f in findings if f.target == "y"][:1] == [("censored", 10)]
 
 
-def test_check_table_of_another_encoding_raises_error_without_the_option(tmp_path):
+def test_check_table_raises_error_for_another_encoding_without_the_option(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes("smiles,y,unit\nCCO,1,\u00b5M\nCCN,2,\u00b5M\n".encode("latin-1"))
     with pytest.raises(ValueError, match="is not UTF-8 text: byte 0xb5 in line 2"):

@@ -102,7 +102,7 @@ def test_gaussian_process_predicts_functions_of_the_features() -> None:
     assert 0.3 < float(standardised.mean()) < 3
 
 
-def test_missing_labels_of_a_target_do_not_change_the_others() -> None:
+def test_missing_labels_of_one_target_do_not_change_the_other_prediction() -> None:
     train, y = random_molecules(60)
     gaps = y.clone()
     gaps[::3, 1] = torch.nan

@@ -43,7 +43,7 @@ def _apart(one, other):
     return float(np.max(np.abs(np.asarray(one) - np.asarray(other))))
 
 
-def test_predictions_do_not_depend_on_the_form_of_the_smiles(model):
+def test_equivalent_smiles_have_the_same_prediction(model):
     predictor, scale = model
     groups = [writings(text, 3 * len(HABITS)) for text in MOLECULES]
     texts = [writing.text for group in groups for writing in group]
@@ -63,7 +63,7 @@ def test_stereoisomers_have_different_predictions(model):
         assert abs(mean[one] - mean[other]) > TOLERANCE * scale
 
 
-def test_explanations_do_not_depend_on_the_form_of_the_smiles(model):
+def test_equivalent_smiles_have_the_same_explanation(model):
     predictor, scale = model
     count = len(HABITS)
     groups = [writings(text, count, seed=1) for text in MOLECULES]

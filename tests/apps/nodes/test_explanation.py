@@ -26,7 +26,7 @@ def classifier(request):
     return NodeClassifier(label="kind", model=request.param, **NETWORK).fit(graph)
 
 
-def test_change_by_a_neighbour_equals_prediction_without_its_edges(classifier):
+def test_change_by_a_neighbour_is_the_difference_without_its_edges(classifier):
     """The prediction without a neighbour equals the prediction for a graph from which its edges
     were deleted.
     """
@@ -59,7 +59,7 @@ def test_change_by_a_neighbour_equals_prediction_without_its_edges(classifier):
         assert np.isclose(explanation.neighbours[0].without, expected, rtol=1e-5)
 
 
-def test_explanation_has_the_prediction_without_an_attribute(classifier):
+def test_explanation_states_the_change_without_an_attribute(classifier):
     explanation = explain_node(classifier.predictor_, classifier.graph_, 70, most=0)
     assert explanation.neighbours == ()
     (size,) = explanation.attributes
@@ -75,7 +75,7 @@ def test_explanation_of_a_node_without_edges_lists_no_neighbours(classifier):
     assert explanation.isolated == explanation.prediction
 
 
-def test_change_by_a_neighbour_equals_prediction_from_a_table_without_it():
+def test_change_by_a_neighbour_accounts_for_columns_of_its_edges():
     """The prediction equals that for a table without the edges to the neighbour."""
     draw = np.random.default_rng(0)
     pairs = np.unique(draw.integers(0, 40, (150, 2)), axis=0)

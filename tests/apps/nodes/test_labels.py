@@ -128,7 +128,7 @@ def test_classes_of_nodes_that_differ_only_in_case_have_a_note():
     assert read_labels(graph, "kind", classes=False)[1] == []
 
 
-def test_attribute_that_encodes_the_label_and_few_numbers_have_notes(tmp_path, monkeypatch, capsys):
+def test_few_numeric_labels_and_a_copy_of_the_label_have_notes(tmp_path, monkeypatch, capsys):
     kinds = [2.0 * (node % 10) for node in range(40)]
     edges, nodes = _graph(kind=kinds, copy=[f"k{kind}" for kind in kinds], age=range(40))
     edges.to_csv(tmp_path / "edges.csv", index=False)

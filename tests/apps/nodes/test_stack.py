@@ -88,7 +88,7 @@ def test_stack_gives_nearly_all_weight_to_the_only_good_model(is_class):
 
 
 @pytest.mark.parametrize(("nodes", "factor"), [(4, 2**0.5), (4000, 8)])
-def test_temperature_of_few_nodes_is_near_one(nodes, factor):
+def test_fitted_temperature_of_few_nodes_is_near_one(nodes, factor):
     scores = np.log([[0.6, 0.4]] * nodes)
     assert temperature(scores, np.zeros(nodes)) == factor
 

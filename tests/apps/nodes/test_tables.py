@@ -66,7 +66,7 @@ def test_column_of_row_numbers_has_node_names_only_if_edges_use_it(tmp_path):
         assert read_graph((pd.read_csv(tmp_path / "edges.csv"), nodes)).names == names
 
 
-def test_node_names_in_two_notations_raise_error_or_have_a_note(tmp_path):
+def test_node_names_that_differ_only_in_notation_are_reported(tmp_path):
     for edges, ids, message in (
         (["4.0", "5.0"], ["4", "5"], "'4.0' in the edges and '4' in the table are the same number"),
         (["4", "5"], ["04", "05"], "'4' in the edges and '04' in the table are the same number"),

@@ -53,7 +53,7 @@ def test_limited_threads_restores_the_number_after_block_or_error() -> None:
     assert torch.get_num_threads() == 3
 
 
-def test_choose_threads_returns_one_inside_of_one_thread() -> None:
+def test_choose_threads_returns_one_in_the_context_one_thread() -> None:
     with one_thread():
         assert choose_threads(100 * ELEMENTS, 2) == torch.get_num_threads() == 1
         assert available_threads() == 1

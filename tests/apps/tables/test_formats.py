@@ -34,7 +34,7 @@ def source(request, tmp_path):
     return open_molecules(path, ["smiles"], ["name"])
 
 
-def test_rows_of_each_table_format_are_read_from_any_start(source):
+def test_rows_of_each_table_format_are_read_from_any_first_row(source):
     missing = "-" if ".smi" in source.path.name else ""
     expected = [(s or missing, n) for s, n in zip(SMILES, NAMES)]
     assert source.count() == 5

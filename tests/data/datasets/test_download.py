@@ -45,7 +45,7 @@ def test_a_downloaded_file_is_not_downloaded_again(served, tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["collection/served/raw", "served/raw"])
-def test_files_are_found_in_both_folder_layouts(served, tmp_path, folder):
+def test_data_files_are_found_in_both_folder_layouts(served, tmp_path, folder):
     path = tmp_path / "root" / folder / "a.csv"
     path.parent.mkdir(parents=True)
     path.write_bytes(CONTENT)

@@ -129,6 +129,6 @@ def test_layers_without_edges_or_nodes_return_rows_of_zeros(name):
         ((torch.ones(2, 6, 4), EDGES, torch.ones(8, 3)), ValueError, r"x must have shape \(n, d\)"),
     ],
 )
-def test_missing_or_misshapen_features_raise_error(name, arguments, error, message):
+def test_features_of_wrong_shape_or_type_raise_error(name, arguments, error, message):
     with pytest.raises(error, match=message):
         MAKERS[name](4, 4, 2, edge_dim=3)(*arguments)

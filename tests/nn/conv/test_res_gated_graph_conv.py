@@ -22,7 +22,7 @@ def test_edge_of_weight_zero_does_not_change_the_output():
     torch.testing.assert_close(slow, plain)
 
 
-def test_edge_features_without_edge_dim_or_missing_ones_raise_error():
+def test_missing_or_unexpected_edge_features_raise_error():
     x, edge_index = torch.randn(4, 6), torch.tensor([[0, 1, 2], [1, 2, 3]])
     with pytest.raises(ValueError, match="edge_dim=None and takes no edge_attr"):
         ResGatedGraphConv(6, 4)(x, edge_index, torch.randn(3, 2))
