@@ -244,6 +244,7 @@ def _hooked(
     """Register hooks that assign each event to the innermost running layer."""
 
     def flush() -> None:
+        """Add the recorded events to the calls of the running layer, and clear them."""
         if running:
             calls[running[-1]].extend(events)
         events.clear()
@@ -252,6 +253,7 @@ def _hooked(
         """Return a hook that stores the layer's name before its forward pass."""
 
         def hook(*_: Any) -> None:
+            """Store the name of the layer that begins."""
             flush()
             running.append(name)
             calls.setdefault(name, [])
@@ -259,6 +261,7 @@ def _hooked(
         return hook
 
     def end(module: Module, inputs: Any, output: Any) -> None:
+        """Add the events of the layer that ends to its calls."""
         flush()
         # If there is no output, the layer has raised an exception, and the error message needs the
         # layer's name.

@@ -146,6 +146,7 @@ class Twin:
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give gattn's subclass of a PyG module the constructor of that module with the checks."""
         super().__init_subclass__(**kwargs)
         theirs = [base for base in cls.__bases__ if base.__module__.startswith("torch_geometric.")]
         if theirs and cls.__module__.startswith("gattn.") and "__init__" not in vars(cls):

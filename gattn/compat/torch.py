@@ -176,11 +176,13 @@ def map_one_by_one(operator: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     torch._C._vmapmode_decrement_nesting()
 
     def unwrap(arg: Any) -> Any:
+        """Return the argument with the batch dimension first in each of its tensors."""
         if isinstance(arg, Tensor):
             return torch._remove_batch_dim(arg, level, 1, 0)
         return [unwrap(item) for item in arg] if isinstance(arg, (list, tuple)) else arg
 
     def select(arg: Any, index: int) -> Any:
+        """Return the argument for one element of the batch."""
         if isinstance(arg, Tensor):
             return arg[index if arg.shape[0] > 1 else 0]
         return [select(item, index) for item in arg] if isinstance(arg, list) else arg

@@ -107,6 +107,10 @@ class Partition:
 
         Returns:
             The partition; with fewer nodes than processes, some processes own no nodes.
+
+        Raises:
+            TypeError: a number is not an integer.
+            ValueError: ``num_nodes`` is negative, or ``num_parts`` is below 1.
         """
         check_count("num_nodes", num_nodes)
         check_count("num_parts", num_parts, 1)

@@ -51,6 +51,7 @@ class Peers:
         )
 
         def wait(sent: Tensor = sent) -> Tensor:
+            """Wait for the exchange, and return the received rows."""
             # This default argument keeps the send buffer alive until the exchange has ended.
             assert work is not None
             work.wait()

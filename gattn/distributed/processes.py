@@ -162,7 +162,8 @@ def _final_status(error: BaseException) -> str:
 def _rendezvous() -> tuple[dist.Store, int, int]:
     """Return torch's key-value store, the rank of this process and the number of processes.
 
-    Without torchrun the store is in memory.
+    Without torchrun the store is in memory. torchrun passes the address of the store by environment
+    variables.
     """
     if "RANK" not in os.environ:
         return dist.HashStore(), 0, 1

@@ -181,6 +181,9 @@ _write_lock = threading.Lock()
 
 
 def _entries_of(tensor: Tensor, fingerprint: _Fingerprint) -> dict[Any, Any]:
+    """Return the dictionary of objects that are cached for a tensor; a new one if its content has
+    changed.
+    """
     entry = _entries.get(id(tensor))
     if entry is not None and entry.ref() is tensor and _agree(entry.fingerprint, fingerprint):
         return entry.objects
@@ -188,6 +191,7 @@ def _entries_of(tensor: Tensor, fingerprint: _Fingerprint) -> dict[Any, Any]:
 
 
 def _store(tensor: Tensor, fingerprint: _Fingerprint, objects: dict[Any, Any]) -> dict[Any, Any]:
+    """Store the objects of a tensor until the tensor is deleted, and return them."""
     key = id(tensor)
     ref = weakref.ref(tensor, lambda ref: _remove(key, ref))
     _entries[key] = _Entry(ref, fingerprint, objects)
@@ -195,6 +199,9 @@ def _store(tensor: Tensor, fingerprint: _Fingerprint, objects: dict[Any, Any]) -
 
 
 def _remove(key: int, ref: weakref.ref[Tensor]) -> None:
+    """Remove the entry of a deleted tensor, unless another tensor with the same id has
+    replaced it.
+    """
     entry = _entries.get(key)
     if entry is not None and entry.ref is ref:
         del _entries[key]

@@ -174,12 +174,16 @@ class Graph:
         raise AttributeError(f"a Graph is immutable; tried to delete {name!r}")
 
     def __repr__(self) -> str:
+        """Return the numbers of nodes and edges and the device as text."""
         return (
             f"Graph(num_src={self.num_src}, num_dst={self.num_dst}, "
             f"num_edges={self.num_edges}, device={str(self.device)!r})"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a pickle stores: the sizes of the blocks of a complete or causal graph,
+        otherwise the edges.
+        """
         if self.blocks is not None:
             return _restore_blocks, (tuple(self.blocks), torch.empty(0, device=self.device))
         pairs = self.edge_index.to(self.layout.col.dtype)

@@ -107,6 +107,7 @@ def _build_traced(source: Tensor, destination: Tensor, num_src: int, num_dst: in
 
 @_build_traced.register_fake
 def _(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
+    """Return tensors with the shapes of the layout, for torch.compile."""
     edges = source.shape[0]
     sizes = num_dst + 1, edges, edges, num_src + 1, edges, edges
     indices = (source.new_empty(size, dtype=torch.int32) for size in sizes)

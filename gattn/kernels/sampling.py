@@ -150,6 +150,7 @@ def _checked_total(offsets: Tensor, draw: Draw) -> int:
 
 @functools.cache
 def _launcher(kernel: str) -> cpu.Launcher:
+    """Return the launcher of a kernel that samples; the kernels have different fields."""
     absent = () if kernel == "sample_edges" else _FIELDS[9:]
     positions = {name: i for i, name in enumerate(_FIELDS) if name not in absent}
     return cpu.Launcher(kernel, positions, absent)

@@ -64,6 +64,7 @@ class AttentiveFP(pyg.AttentiveFP, PyGModel):
     """
 
     def _complete(self, arguments: dict[str, Any]) -> None:
+        """Replace PyG's layers in place by gattn's, with the same parameters."""
         self.gate_conv = retyped(self.gate_conv, GATEConv)
         self.atom_convs = ModuleList(retyped(conv, GATConv) for conv in self.atom_convs)
         self.mol_conv = retyped(self.mol_conv, GATConv)

@@ -134,6 +134,7 @@ class Polynormer(pyg.Polynormer, PyGModel):
 
 
 def _convolve(conv: Module, x: Tensor, graph: Graph) -> Tensor:
+    """Compute a layer; a layer of PyG other than GCNConv gets the edges instead of the graph."""
     if isinstance(conv, GCNConv):
         return convolve(conv, x, graph)
     return conv(x, graph if isinstance(conv, GATConv) else graph.edge_index)

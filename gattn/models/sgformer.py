@@ -66,6 +66,9 @@ class SGFormer(pyg.SGFormer, PyGModel):
     """
 
     def _complete(self, arguments: dict[str, Any]) -> None:
+        """Replace the classes of PyG's modules in place by gattn's, which have the same
+        parameters.
+        """
         # PyG's modules have the attributes of gattn's, which compute with them in another way.
         for attention in self.trans_conv.attns:
             attention.__class__ = SGFormerAttention
@@ -131,6 +134,9 @@ class GraphModule(pyg.GraphModule):
 
 
 def _project_input(part: SGModule | GraphModule, x: Tensor) -> Tensor:
+    """Return the first hidden features of a branch. Raises ValueError or TypeError if x has a wrong
+    width or dtype.
+    """
     linear = part.fcs[0]
     check_input_of("x", x, linear)
     return _normalise(part, linear(x), 0)

@@ -129,7 +129,8 @@ class TypedNeighborSampler:
         self._free_indices: dict[str, list[Tensor]] = {kind: [] for kind in self.num_nodes}
 
     def sample(self, seed_nodes: Mapping[str, Tensor], *, random_seed: int) -> TypedSample:
-        """Sample the neighbourhoods of seed nodes of one or more node types.
+        """Sample the neighbourhoods of seed nodes of one or more node types. Concurrent calls use
+        different index tensors from a pool.
 
         Args:
             seed_nodes: for each node type [b] of an integer dtype, node indices.
@@ -166,8 +167,8 @@ class TypedNeighborSampler:
         return sampled
 
     def _acquire_batch_index(self, kind: str) -> Tensor:
-        """Return a tensor of -1 for all nodes of a type, [m] int32, from the pool; allocate one
-        if the pool is empty.
+        """Return a tensor of -1 for all nodes of a type, [m] int32, which is removed from the pool;
+        allocate one if the pool is empty.
         """
         try:
             return self._free_indices[kind].pop()

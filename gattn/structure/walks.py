@@ -171,6 +171,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _diagonal(matrix: Tensor) -> Tensor:
+    """Return the diagonal [n] of a sparse matrix [n, n]."""
     row, col = matrix.indices()
     mask = row == col
     zeros = matrix.values().new_zeros(matrix.shape[0])

@@ -244,6 +244,7 @@ def assert_batch_independent(
         x, edge_attr = _features(case, in_channels, edge_dim, dtype, generator)
 
         def run(part: AwkwardGraph, x: Tensor, edge_attr: Tensor | None) -> Tensor:
+            """Call the module on a case. Raises AssertionError if it fails."""
             if readout:
                 return worst.run(part, _call_readout, module, x, part)
             return worst.run(part, _call_layer, module, x, part, edge_attr, batch)
@@ -343,6 +344,7 @@ class _Worst:
             raise AssertionError(WorstCase(self.rule, case, float("inf"), self.tolerance, detail))
 
     def compare(self, case: AwkwardGraph, got: Tensor, expected: Tensor) -> None:
+        """Store the case if its error is the largest so far."""
         error, detail = _deviation(got, expected)
         if self.worst is None or error > self.worst.error:
             self.worst = WorstCase(self.rule, case, error, self.tolerance, detail)
@@ -373,6 +375,9 @@ def _deviation(got: Tensor, expected: Tensor) -> tuple[float, str]:
 
 
 def _prepare(layer: Callable[..., Tensor], dtype: torch.dtype) -> Callable[..., Tensor]:
+    """Return a copy of a module in this dtype and in evaluation mode; a function is returned
+    itself.
+    """
     if isinstance(layer, torch.nn.Module):
         return copy.deepcopy(layer).to(dtype).eval()
     return layer

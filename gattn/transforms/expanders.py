@@ -82,6 +82,7 @@ class AddExpander(BaseTransform):
         return data
 
     def __repr__(self) -> str:
+        """Return the class with its settings as text."""
         return (
             f"{self.__class__.__name__}({self.degree}, "
             f"num_virtual_nodes={self.num_virtual_nodes}, seed={self.seed})"

@@ -23,6 +23,7 @@ app.command(no_args_is_help=True)(serve)
 
 
 def _print_version(requested: bool) -> None:
+    """Print the version and end the command, if the option was passed."""
     if requested:
         print(f"gattn {__version__}")
         raise typer.Exit

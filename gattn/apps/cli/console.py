@@ -218,6 +218,7 @@ def show_differences(differences: Sequence[Difference]) -> None:
 
 
 def _short(cell: str) -> str:
+    """Return a cell with four significant digits if it is a number, and unchanged if it is not."""
     try:
         return _format(float(cell))
     except ValueError:

@@ -77,6 +77,7 @@ class CommandGroup(typer.Typer):
 
 
 def _show_all(ctx: typer.Context, value: bool) -> None:
+    """Print the help with all options and end the command, if the option was passed."""
     if value:
         print("\n".join(_lines(ctx.command, ctx, every=True)))
         raise typer.Exit

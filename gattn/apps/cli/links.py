@@ -54,6 +54,7 @@ def train(
     with watched("training", 1) as on_progress:
 
         def on_epoch(record: EpochRecord) -> None:
+            """Show the number and the validation loss of an epoch."""
             on_progress(
                 0, f"epoch {record.epoch + 1}, validation loss {record.validation_loss:.4g}"
             )

@@ -47,7 +47,7 @@ def field_types(kind: type) -> dict[str, Any]:
 
 
 def without_meta(hint: Any) -> tuple[Any, Meta | None]:
-    """Return the type in an annotation, and its ``Meta`` if it has one."""
+    """Return the type in an annotation, and its ``Meta``, or None if it has none."""
     if typing.get_origin(hint) is Annotated:
         return hint.__origin__, next(m for m in hint.__metadata__ if isinstance(m, Meta))
     return hint, None
@@ -151,6 +151,9 @@ class Settings:
     panel: ClassVar[str] = "Data and run"
 
     def __post_init__(self) -> None:
+        """Convert each value to the type of its field and check the settings. Raises SettingsError
+        for a value that does not fit.
+        """
         for name, hint in field_types(type(self)).items():
             object.__setattr__(self, name, _converted(hint, getattr(self, name), name))
         self.check()

@@ -173,6 +173,9 @@ class Components(NetworkPredictor):
         return int(self._tensors.get("molecules", 1))
 
     def _new_network(self, saved: dict[str, Tensor]) -> MoleculeNetwork:
+        """Return a new network with the sizes of the model and the columns in its saved tensors;
+        the other tensors are not read.
+        """
         read = remove_prefix("columns.", saved)
         # A network from an earlier version reads no columns.
         columns = MoleculeColumns(**read) if read else None

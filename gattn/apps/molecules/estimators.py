@@ -399,6 +399,7 @@ class MoleculeEstimator(SmilesEstimator):
             self.percentiles_ = torch.tensor(card["percentiles"], dtype=torch.float64)
 
     def __sklearn_tags__(self) -> Tags:
+        """Return scikit-learn's tags: the inputs are texts, and y may have several targets."""
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.two_d_array = True, False
         tags.target_tags.multi_output = True
@@ -584,6 +585,9 @@ class MoleculeRegressor(RegressorMixin, NumberLabels, MoleculeEstimator):
         return [len(scores) for scores in self.calibrator_.scores]
 
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
+        """Store the intervals that are fitted to the predictions of the validation part and to
+        those of the training molecules without their own labels.
+        """
         validation = torch.stack([self.predictor_.transform(y), *self._transformed(prediction)])
         rows = torch.cat([validation, self.predictor_.left_out], 1)
         self.calibrator_ = IntervalCalibrator.fit(*rows)
@@ -700,6 +704,7 @@ class MoleculeClassifier(ClassifierMixin, ClassLabels, MoleculeEstimator):
         return self._score(accuracy_score, X, y, sample_weight)
 
     def __sklearn_tags__(self) -> Tags:
+        """Return scikit-learn's tags: there may be several classes and several labels."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = True  # pyright: ignore[reportOptionalMemberAccess]
         tags.classifier_tags.multi_label = True  # pyright: ignore[reportOptionalMemberAccess]

@@ -328,6 +328,10 @@ def _masks(top: Tensor, order: Tensor, seed: int) -> Tensor:
 
 
 def _faithfulness(top: Tensor, mean: Tensor) -> Faithfulness:
+    """Return the changes of the prediction without the atoms ``top``, and without random atoms;
+    ``mean`` [2 + draws] are the predictions of the molecule, without the top and without random
+    atoms.
+    """
     drops = mean[0] - mean[1:]
     random = drops[1:]
     # Subtracting the first number gives a standard deviation of exactly 0 if all numbers are equal.
@@ -336,6 +340,7 @@ def _faithfulness(top: Tensor, mean: Tensor) -> Faithfulness:
 
 
 def _spread(attribution: Attribution) -> Tensor:
+    """Return the standard deviation [n] of the members' weights; NaN for a single member."""
     if len(attribution.members) < 2:
         return torch.full_like(attribution.weights, torch.nan)
     return attribution.members.std(0)

@@ -97,6 +97,7 @@ class ExpandedInputs(MoleculeInputs):
         return len(self.molecules)
 
     def _take(self, index: Tensor) -> ExpandedInputs:
+        """Return the inputs of the molecules at an index, int64 [k]."""
         pairs = None if self.pair_counts is None else self.pair_counts[index]
         return ExpandedInputs(
             self.molecules[index], self.counts[index], self.descriptors[index], pairs
@@ -125,6 +126,7 @@ def join_pieces(pieces: Sequence[PackedInputs]) -> PackedInputs:
 
 
 def _join_rows(parts: Sequence[PackedRows]) -> PackedRows:
+    """Concatenate packed rows; the indices of each part are shifted by the rows before it."""
     starts = np.cumsum([0, *(len(part.table) for part in parts)])
     order = [part.order + np.int32(start) for part, start in zip(parts, starts)]
     return PackedRows(np.concatenate(order), np.concatenate([part.table for part in parts]))

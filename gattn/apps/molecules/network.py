@@ -147,6 +147,9 @@ def _check(graph: NetworkGraph, parameters: Sequence[Tensor], sizes: NetworkSize
 class _Network(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, graph: NetworkGraph, sizes: NetworkSizes, *parameters: Tensor) -> Tensor:
+        """Return the predictions [g, t], computed by one kernel, and save what its backward pass
+        reads.
+        """
         out, states = _forward(graph, parameters, sizes, True)
         ctx.graph, ctx.sizes, ctx.states = graph, sizes, states
         ctx.save_for_backward(*parameters)
@@ -216,6 +219,7 @@ def _run(
 
 @functools.cache
 def _launcher(kernel: str, names: tuple[str, ...]) -> cpu.Launcher:
+    """Return the launcher of a kernel whose fields have these names in this order."""
     optional = {
         "rows", "inverse_std", "edge_weights", "query_weights", "out", "grad", "gradients"
     }  # fmt: skip
@@ -427,6 +431,7 @@ def _segments(ptr: Tensor, atoms: int) -> Graph:
     """Return the graph that connects each atom to its molecule. The graph is cached for ``ptr``."""
 
     def build() -> Graph:
+        """Return the graph with one edge from each atom to its molecule."""
         molecule = owners(ptr, atoms)
         atom = torch.arange(atoms, dtype=molecule.dtype, device=molecule.device)
         return Graph(torch.stack([atom, molecule]), (atoms, ptr.shape[0] - 1))

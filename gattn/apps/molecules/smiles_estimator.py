@@ -324,6 +324,9 @@ class ClassLabels(SmilesEstimator):
         return super()._labels_state() | {"classes": classes}
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
+        """Set the classes from the model card: an array for one target, a list of arrays for
+        several.
+        """
         super()._load_labels_state(state)
         classes = list(map(np.array, state["classes"]))
         self.classes_ = classes[0] if self.single_target_ else classes

@@ -605,6 +605,9 @@ def merged_edges_note(graph: AttributedGraph, encoder: EdgeEncoder | None) -> li
 
 
 def _with_days(values: pd.Series, is_date: bool, where: Where) -> pd.Series:
+    """Convert a column of dates to days; another column is returned unchanged. Raises GraphError
+    for a date that cannot be read.
+    """
     if not is_date:
         return values
     days = as_times(values, f"column {values.name!r} of the edges", where)

@@ -94,7 +94,9 @@ class GraphSettings(Settings):
     threads: Threads = 0
 
     def check(self) -> None:
-        """Check that the decimal separator and the thousands separator differ."""
+        """Check that the decimal separator and the thousands separator differ. Raises ValueError
+        otherwise.
+        """
         super().check()
         if self.thousands:
             # This module is imported only if it is needed, because its import is slow.

@@ -151,6 +151,7 @@ def masked_split(
 
 
 def _overlap(graph: AttributedGraph, one: tuple[str, Tensor], other: tuple[str, Tensor]) -> str:
+    """Return the sentence that two parts have common nodes, with an example."""
     both = (one[1] & other[1]).nonzero().flatten()
     nodes = f"{len(both):,} node{'s' * (len(both) > 1)}"
     return f"{one[0]} and {other[0]} share {nodes}, for example {graph.node(int(both[0]))}"

@@ -80,6 +80,7 @@ def _with_gaps(
     numbers = {float(gap) for gap in gaps if WORD_NUMBER.fullmatch(gap)}
 
     def stands_for_gap(cell: object) -> bool:
+        """Return True if the user named this text or number as a missing value."""
         if isinstance(cell, str):
             return cell.strip() in gaps
         is_number = isinstance(cell, Real) and not isinstance(cell, bool | np.bool_)
@@ -276,6 +277,7 @@ def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.flo
         parsed = {text: style.parse(text) if _may_be_number(text) else None for text in texts}
 
         def number(value: object) -> object:
+            """Return the number of a text; None for a time, and any other value unchanged."""
             if isinstance(value, str):
                 return parsed[value]
             return None if isinstance(value, TIMES) else value
@@ -360,6 +362,7 @@ def as_texts(values: pd.Series, *, gaps: bool = False) -> list[str]:
 
 
 def _is_word(values: pd.Series) -> NDArray[np.bool_]:
+    """Return a mask [n] of the values that are words for a missing value, such as ``NA``."""
     if values.dtype.kind in NUMERIC:
         return np.zeros(len(values), dtype=bool)
     words = [_is_gap(value) for value in values.tolist()]

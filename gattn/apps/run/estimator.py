@@ -211,6 +211,9 @@ def _initializer(parameters: type) -> Callable[..., None]:
     ]
 
     def __init__(self: object, *args: Any, **kwargs: Any) -> None:
+        """Store each parameter in the attribute of its name, with its default if it is
+        not passed.
+        """
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         for name in hints.keys() & bound.arguments.keys():

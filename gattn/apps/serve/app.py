@@ -53,6 +53,7 @@ class Server:
     async def _predict_batch(
         self, key: tuple[str, float], rows: list[InputRow]
     ) -> list[PredictedRow]:
+        """Predict the rows of several requests with the model and the coverage of the key."""
         name, coverage = key
         return await self.pool.call(predict_rows, self._position[name], rows, coverage)
 
@@ -162,6 +163,7 @@ class Server:
 
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+            """Run the server of the tools while the application runs, then end the processes."""
             try:
                 async with agents:
                     yield

@@ -124,4 +124,5 @@ def _call(
     function: Callable[Concatenate[MoleculeEstimator, P], T], index: int, *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:  # fmt: skip
+    """Call a function with the model at an index, in the process that has loaded the models."""
     return function(_MODELS[index], *args, **kwargs)

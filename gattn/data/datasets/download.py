@@ -79,6 +79,9 @@ def raw_files(
 
 
 def _folder(dataset: DatasetRecord, root: Path) -> Path:
+    """Return the folder below ``root``, with or without its first part, that has more
+    of the files.
+    """
     full = Path(dataset.folder)
     candidates = [root / full, root / Path(*full.parts[1:])]
     present = [sum((c / file.name).is_file() for file in dataset.files) for c in candidates]

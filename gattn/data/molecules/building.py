@@ -167,6 +167,9 @@ class MoleculeBuilder:
         return self._labels
 
     def _finish(self) -> None:
+        """Store the arrays and configurations of the current block of molecules, and begin a new
+        block.
+        """
         first = len(self) - len(self._reader)
         self._labels |= {first + place: some for place, some in self._reader.labels.items()}
         self._read.append(self._reader.finish())

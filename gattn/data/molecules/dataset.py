@@ -38,6 +38,7 @@ class BadRow:
     in_labels: bool = False
 
     def __str__(self) -> str:
+        """Return the row, its line in the file, its text and the reason as one sentence."""
         where = f"row {self.row}" + (f" (line {self.line})" if self.line is not None else "")
         text = self.text if len(self.text) <= 60 else f"{self.text[:57]}..."
         return f"{where}: {text!r}: {self.reason}"

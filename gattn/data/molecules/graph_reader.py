@@ -141,6 +141,7 @@ class GraphReader:
             self._planes[start + i] = label
 
     def _note_isotopes(self, molecule: Mol) -> None:
+        """Add a mark for the isotope of each atom of the molecule that is read next."""
         start = len(self._invariants)
         self._atom_marks += [
             (start + atom.GetIdx(), ISOTOPE * atom.GetIsotope()) for atom in molecule.GetAtoms()

@@ -112,6 +112,7 @@ def standardise(molecule: Mol, steps: Sequence[str]) -> str:
 
 @functools.cache
 def _enumerator() -> Any:
+    """Return RDKit's enumerator of tautomers, set to preserve stereochemistry."""
     tool = _tool("TautomerEnumerator")
     tool.SetRemoveSp3Stereo(False)
     tool.SetRemoveBondStereo(False)

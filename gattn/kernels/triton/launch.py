@@ -198,8 +198,8 @@ def head_gradients(term: Tensor | None, needs_grad: bool, like: Tensor) -> Tenso
 
 
 def sum_heads(grad: Tensor | None, term: Tensor | None) -> Tensor | None:
-    """Sum a gradient over the heads to the shape of the bias, [e, h] or [e, 1], or of the
-    weights, [e].
+    """Sum a gradient over the heads to the shape of the bias, [e, h] or [e, 1], or of the weights,
+    [e]. Returns None if there is no gradient or no such term.
     """
     if grad is None or term is None:
         return None

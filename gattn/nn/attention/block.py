@@ -193,6 +193,9 @@ class TransformerBlock(CompositeModule):
         )
 
     def _add(self, x: Tensor, function: Callable[[Tensor], Tensor], norm: LayerNorm) -> Tensor:
+        """Add the output of a function, after dropout, to its input x [n, channels], and normalise
+        the input of the function or the sum.
+        """
         if self.norm == "pre":
             return x + F.dropout(function(norm(x)), self.dropout, self.training)
         return norm(x + F.dropout(function(x), self.dropout, self.training))

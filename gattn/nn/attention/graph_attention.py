@@ -361,7 +361,7 @@ class GraphAttention(Module):
 
 def _graph_between(edges: Any, key: Tensor, query: Tensor) -> Graph:
     """Return the graph of the given edges; sources are rows of key, and destinations are rows of
-    query.
+    query. Raises TypeError or ValueError for edges that do not fit to them.
     """
     check_rows(edges, key.shape[0], query.shape[0], "query and key")
     if isinstance(edges, Graph):

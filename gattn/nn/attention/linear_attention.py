@@ -110,6 +110,7 @@ class LinearAttention(CompositeModule):
         return self.lin_out(out.flatten(1))
 
     def __repr__(self) -> str:
+        """Return the class with its settings as text."""
         return (
             f"{self.__class__.__name__}({self.channels}, heads={self.heads}, "
             f"feature_map={self.feature_map!r})"

@@ -69,6 +69,9 @@ class PolynormerAttention(pyg.PolynormerAttention, Twin):
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
+        """Raise ValueError for heads below 1, negative widths, or a dropout that is not a
+        probability.
+        """
         check_at_least(1, heads=arguments["heads"])
         check_at_least(0, **{name: arguments[name] for name in ("channels", "head_channels")})
         check_probability("dropout", arguments["dropout"])

@@ -133,6 +133,7 @@ def check_rows(
 
 
 def _name(edge_index: Any) -> str:
+    """Return the name of the edges for an error message."""
     if isinstance(edge_index, Graph):
         return repr(edge_index)
     return f"a {type(edge_index).__name__} of that size"
@@ -166,6 +167,9 @@ def _is_hybrid(edge_index: Any) -> bool:
 
 
 def _split(adj_t: Any, edge_attr: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Return the pairs (2, e) of a sparse adjacency and the edge features: those of the caller,
+    else its values if they are vectors, else None.
+    """
     rows_cols, values = _entries(adj_t)
     if edge_attr is None and values.dim() > 1:
         edge_attr = values

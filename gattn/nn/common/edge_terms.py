@@ -66,7 +66,9 @@ class EdgeTerms(NamedTuple):
         )
 
     def bias_like(self, score: Tensor) -> Tensor | None:
-        """Return the bias in the dtype of a tensor [*, h, ...], as [e, h] or [e, 1]."""
+        """Return the bias in the dtype of a tensor [*, h, ...], as [e, h] or [e, 1]. Returns None
+        without a bias.
+        """
         if self.bias is None or self.bias.shape[1] == 1:
             return None if self.bias is None else self.bias.to(score.dtype)
         return tile_heads(self.bias.to(score.dtype), 1, score.shape[1])

@@ -62,6 +62,7 @@ class AttentionRecord:
     edge_type: EdgeType | None = None
 
     def __repr__(self) -> str:
+        """Return the module, the shape of the weights and the size of the graph as text."""
         kind = "" if self.edge_type is None else f", edge_type={self.edge_type}"
         shape = tuple(self.weights.shape)
         return f"AttentionRecord({self.module!r}, weights={shape}, size={self.size}{kind})"

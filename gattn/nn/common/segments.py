@@ -183,6 +183,7 @@ def points_to_segments(segments: Graph, points: int) -> Graph:
     """
 
     def build() -> Graph:
+        """Return the edges from all points of a segment to the segment."""
         total = segments.num_dst * points
         node = torch.arange(total, device=segments.device)
         return lay_out(node, node // max(points, 1), (total, segments.num_dst))

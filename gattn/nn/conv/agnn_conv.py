@@ -87,6 +87,9 @@ class AGNNConv(pyg.AGNNConv, AttentionConv):
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, OptTensor]:
+        """Return the outputs [n, 1, d], computed by PyG's message passing, and None instead of
+        weights.
+        """
         x, x_norm = nodes.value.squeeze(1), nodes.key.squeeze(1)
         # propagate_type: (x: Tensor, x_norm: Tensor)
         return as_heads(self.propagate(graph.edge_index, x=x, x_norm=x_norm)), None

@@ -124,6 +124,9 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
         self._store_equations()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give gattn's layers PyG's generic methods of message passing, and register their
+        equations, so that a later replacement by a user is detected.
+        """
         super().__init_subclass__(**kwargs)
         if cls.__module__.startswith("gattn."):
             # A layer of PyG among the base classes may have methods that PyG generated for it.

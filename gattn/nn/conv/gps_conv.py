@@ -111,6 +111,9 @@ class GPSConv(pyg.GPSConv, Twin):
             arguments |= {"attn_type": "multihead", "attn_kwargs": None}
 
     def _complete(self, arguments: dict[str, Any]) -> None:
+        """Replace the attention of PyG's layer in place by :class:`ExphormerConv` if it is
+        requested.
+        """
         if arguments["attn_type"] == "exphormer":
             channels, attn_kwargs = arguments["channels"], arguments["attn_kwargs"] or {}
             self.attn_type = "exphormer"

@@ -139,6 +139,9 @@ class HANConv(pyg.HANConv, AttentionConv):
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, OptTensor]:
+        """Return the outputs of one edge type, computed by PyG's message passing, and None instead
+        of weights.
+        """
         x, alpha = (nodes.value, nodes.value_dst), (nodes.key, nodes.query)
         # propagate_type: (x: PairTensor, alpha: PairTensor)
         return self.propagate(graph.edge_index, x=x, alpha=alpha), None

@@ -84,12 +84,14 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
+        """Raise ValueError for a negative edge_dim, and for lazy widths of nodes with edge_dim."""
         check_at_least(0, edge_dim=arguments["edge_dim"])
         if arguments["edge_dim"] is not None:
             source, destination = channel_pair(arguments["in_channels"])
             check_at_least(0, **{"in_channels with edge_dim": min(source, destination)})
 
     def _slow_setting(self) -> str:
+        """Return the reason why the activation prevents fused operators; "" if it does not."""
         if is_elementwise(self.act):
             return ""
         return f"its act, {self.act}, is not known to be elementwise"
@@ -190,7 +192,7 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
 
     def _project_nodes(self, linear: Linear, x: Tensor) -> Tensor:
         """Multiply node features by those columns of a weight that belong to them, and add the
-        bias.
+        bias. Raises ValueError or TypeError if x has a wrong width or dtype.
         """
         if self.edge_dim is None:
             return project(linear, x)

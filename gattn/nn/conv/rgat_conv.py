@@ -186,7 +186,7 @@ class RGATConv(pyg.RGATConv, AttentionConv):
     def _attend(
         self, x: Tensor, edge_type: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> tuple[Tensor, Tensor]:
-        """Return the outputs of the nodes and the attention weights [e, h]; projections are
+        """Return the outputs of the nodes and the attention weights [e, h * dim]; projections are
         computed once for each pair of a node and a relation. Raises TypeError or ValueError for
         invalid edge types.
         """

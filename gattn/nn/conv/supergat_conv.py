@@ -223,6 +223,9 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
         return self._draw_negatives(as_graph(edge_index, num_nodes), batch)
 
     def _draw_negatives(self, graph: Graph, batch: OptTensor) -> Tensor:
+        """Draw pairs of nodes without an edge, (2, number), at random: inside each graph if
+        ``batch`` is not None.
+        """
         count = int(self.neg_sample_ratio * self.edge_sample_ratio * graph.num_edges)
         if batch is None:
             return sample_non_edges(graph, count, symmetric=self.is_undirected)

@@ -130,6 +130,9 @@ class TransformerConv(pyg.TransformerConv, AttentionConv):
         return out, input_edges_with_weights(edge_index, graph, alpha, x_src)
 
     def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> FusedScore:
+        """Return the dot-product score of the fused operator. Raises ValueError or TypeError if the
+        edge features do not fit.
+        """
         assert nodes.query is not None
         edge_attr, edge_proj = self.edge_term(edge_attr, graph, nodes.key)
         return dot_product_score(nodes.query, nodes.key, edge_attr=edge_attr, edge_proj=edge_proj)

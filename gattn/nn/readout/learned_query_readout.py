@@ -165,6 +165,7 @@ class LearnedQueryReadout(SegmentReadout):
         )
 
     def __repr__(self) -> str:
+        """Return the class with its settings as text."""
         return (
             f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, "
             f"num_queries={self.num_queries}, heads={self.heads})"

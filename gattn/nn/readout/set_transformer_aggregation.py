@@ -97,6 +97,9 @@ class SetTransformerAggregation(SegmentReadout, pyg.SetTransformerAggregation, S
             self.encoders = ModuleList(InducedSetAttentionBlock(*shared) for _ in self.encoders)
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        """Return the readout of each segment: its seed points, concatenated or averaged; zero for
+        empty segments.
+        """
         seeds = self.pma(self._encode(x, segments, width), segments)
         seeds = zero_empty(self._decode(seeds, segments), segments)
         return seeds.flatten(1) if self.concat else seeds.mean(1)

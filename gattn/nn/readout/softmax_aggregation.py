@@ -114,6 +114,7 @@ class SoftmaxAggregation(SegmentReadout, pyg.SoftmaxAggregation, Twin):
         return x.movedim(dim, 0)
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        """Return the weighted sum of each feature over the rows of each segment, [g, d]."""
         alpha = self._weights(x.detach() if self.semi_grad else x, segments, width)
         if is_recording():
             record(alpha, segments)

@@ -184,6 +184,9 @@ def dot_product_attention_weights(
 
 
 def _resolve_scale(scale: float | None, channels: int) -> float:
+    """Return the factor of the dot product, by default 1 / sqrt(channels). Raises TypeError if it
+    is no number.
+    """
     if scale is None:
         return max(channels, 1) ** -0.5
     checks.check_number("scale", scale)

@@ -221,6 +221,9 @@ class _Outer(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:
+        """Return the outer products of x and y, summed over the nodes of each graph, and save x and
+        y.
+        """
         ctx.save_for_backward(x, y)
         ctx.settings = segments, backend
         return _outer(x, y, segments, backend)
@@ -244,6 +247,7 @@ class _Inner(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, memory: Tensor, segments: Graph, backend: str | None
     ) -> Tensor:
+        """Return the product of each node with the memory of its graph, and save both."""
         ctx.save_for_backward(x, memory)
         ctx.settings = segments, backend
         return _inner(x, memory, segments, backend)

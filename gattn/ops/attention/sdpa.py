@@ -226,6 +226,7 @@ def _with_logsumexp(
 
 
 def _dense(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> Tensor:
+    """Compute torch's dense attention of a batch of blocks [b, t, h, c] of equal sizes."""
     q, k, v = (t.transpose(1, 2) for t in (query, key, value))
     # Autocast is switched off, because the result must have the dtype of the inputs.
     with torch.autocast(query.device.type, enabled=False):

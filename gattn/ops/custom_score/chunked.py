@@ -196,6 +196,7 @@ class _Plan(NamedTuple):
         path_trace.report("attention", "torch", f"custom score, {path}", reason)
 
     def _compile_obstacle(self) -> str:
+        """Return the reason why torch cannot compile the function; "" if there is none."""
         if not self.is_real:
             return "torch cannot compile complex tensors"
         return compile_obstacle(self.call, self.graph.device)
@@ -290,6 +291,7 @@ def _differentiate_chunk(
     inputs = _gather(tensors, rows)
 
     def function(*chosen: Tensor) -> Tensor:
+        """Call the function with new values of the tensors that are differentiated."""
         arguments = list(inputs)
         for position, tensor in zip(requested, chosen):
             arguments[position] = tensor
@@ -396,6 +398,7 @@ class _RandomDetector(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        """Run an operation, and store whether it draws random numbers."""
         self.has_random |= torch.Tag.nondeterministic_seeded in func.tags
         return func(*args, **(kwargs or {}))
 
@@ -412,6 +415,7 @@ def _forbid_random() -> Iterator[None]:
 
 
 def _random_state(device: torch.device) -> Tensor:
+    """Return the state of the random generator of a device."""
     if device.type == "cpu":
         return torch.get_rng_state()
     return torch.get_device_module(device).get_rng_state(device)

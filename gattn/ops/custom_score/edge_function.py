@@ -202,6 +202,7 @@ def _snapshot_closure(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _snapshot_cell(cell: types.CellType) -> types.CellType:
+    """Return a copy of a closure variable; the cell itself if the variable has no value yet."""
     try:
         return types.CellType(cell.cell_contents)
     # The variable has no value yet, so the cell is not copied.

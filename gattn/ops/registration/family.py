@@ -68,6 +68,9 @@ class Family:
         statistics = ["out_acc", *(n for n in others if n != "out_acc")]
 
         def gradient(name: str, shape: str) -> Out:
+            """Return the declaration of the gradient of an input, which exists only if the input
+            does and the gradient is requested.
+            """
             conditions = [name] if shape.endswith("?") else []
             conditions += [f"wants_{name}"] if name in optional_grads else []
             return Out(shape.rstrip("?"), only_if=tuple(conditions))

@@ -174,6 +174,7 @@ class Operator:
             return torch_internals.map_one_by_one(overload, args)
 
         def fake(*args: Any) -> Any:
+            """Return outputs without values, from which torch.compile reads shapes and dtypes."""
             return self._unpack_single(
                 self._shapes.allocate_outputs(args, self._shapes.lengths(args), _fake_empty)
             )

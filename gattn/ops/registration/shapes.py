@@ -110,6 +110,9 @@ class Shapes:
         return lengths
 
     def _length_of_layout(self, args: Sequence[Any], fields: Sequence[int]) -> int:
+        """Return a length from the layout among the arguments: of the other direction if the
+        operator is transposed.
+        """
         is_transposed = self._transposed is not None and args[self._transposed]
         field = fields[1 if is_transposed else 0]
         length = args[self._layout][field].shape[0]

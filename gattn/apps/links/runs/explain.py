@@ -209,6 +209,7 @@ def explain_pair(
 
 
 def _rows(graph: AttributedGraph, explanation: LinkExplanation) -> Iterator[Sequence[object]]:
+    """Yield the header and a row for each explained node of ``nodes.csv``."""
     yield "node", "degree", "probability_without", "change_of_log_odds"
     for one in explanation.bridges:
         yield graph.names[one.place], one.degree, f"{one.without:.6g}", f"{one.change:.6g}"

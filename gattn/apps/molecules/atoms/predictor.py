@@ -209,7 +209,7 @@ class GroupedScores(NamedTuple):
 
     def quantile(self, coverage: float) -> float:
         """Return the score q for a coverage in (0, 1). It is infinite if there are too few
-        molecules.
+        molecules. Raises ValueError for another coverage.
         """
         check_fraction("coverage", coverage)
         # A sum of probabilities has a rounding error of about 1e-16 for each score.

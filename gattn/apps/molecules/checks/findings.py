@@ -491,6 +491,7 @@ def tautomers(texts: Column, molecules: Sequence[Mol | None]) -> Column:
 
 
 def _tautomer(text: str, molecule: Mol) -> str:
+    """Return the canonical tautomer of a molecule, or its text if RDKit has none."""
     try:
         return standardise(molecule, ["tautomer"])
     except ValueError:
@@ -520,6 +521,7 @@ def check_labels(table: CheckedTable) -> Iterator[Finding]:
 def _finding(
     kind: str, target: Target, message: str, rows: Sequence[int], groups: Column | None = None
 ) -> Finding:
+    """Return a finding on a target, with the cells of its rows and the numbers of their groups."""
     details = target.cells[rows].to_dict()
     numbers = {} if groups is None else groups.to_dict()
     return Finding(kind, f"{target.name}: {message}", details, target.name, numbers)
@@ -675,6 +677,7 @@ def check_parts(
 
 
 def _forms(*tables: CheckedTable) -> Column:
+    """Return the identities and tautomers of the molecules of several tables, one row for each."""
     keys = pd.concat([table.keys for table in tables], ignore_index=True)
     molecules = [one for table in tables for one in table.molecules]
     return keys.assign(tautomer=tautomers(keys["identity"], molecules))

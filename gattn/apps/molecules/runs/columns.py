@@ -132,6 +132,9 @@ def prediction_table(
 
 
 def _label_cells(source: Source, row: int) -> list[object]:
+    """Return the cells with the labels of a row, one for each target; "" for a missing number or
+    class.
+    """
     if source.places is not None:
         return [source.lists[target][row] for target in source.targets]
     labels = source.labels.y[row]

@@ -67,7 +67,9 @@ class NumberSettings(Settings):
         return NumberFormat(self.decimal, self.thousands, self.censored)
 
     def check(self) -> None:
-        """Check that the decimal separator and the thousands separator differ."""
+        """Check that the decimal separator and the thousands separator differ. Raises ValueError
+        otherwise.
+        """
         super().check()
         if self.thousands or self.decimal == ",":
             # NumberFormat checks that the decimal and the thousands separator differ. Its module is

@@ -101,6 +101,9 @@ class RowQuery:
         return [number for (number,) in self._base.execute(self._query, self._texts)]
 
     def _values(self, row: Sequence[str]) -> list[bytes | float | None]:
+        """Return the values of the columns of the query in a row; None for an empty cell and for a
+        cell that is no number in a comparison of numbers.
+        """
         return [
             (_bytes(row[place]) or None) if is_text else as_number(row[place])
             for place, is_text in zip(self._cells, self._is_text)

@@ -175,6 +175,7 @@ def _without_edges(graph: AttributedGraph, place: int, others: Sequence[int]) ->
     removed = torch.tensor(others, dtype=torch.int64)
 
     def keep(ends: Tensor) -> Tensor:
+        """Return a mask [e] of the edges that do not connect the node to a removed one."""
         source, destination = ends
         pair = (source == place) & torch.isin(destination, removed)
         return ~(pair | (destination == place) & torch.isin(source, removed))

@@ -708,6 +708,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
 
 
 def _task(values: pd.Series) -> str:
+    """Return "regression" for fractions or many different numbers, otherwise "classification"."""
     numbers = as_numbers(values)[~is_missing(values)]
     many = len(np.unique(numbers)) > MAX_CLASSES or bool((numbers % 1 != 0).any())
     is_number = len(numbers) > 0 and not np.isnan(numbers).any()

@@ -61,6 +61,9 @@ class SampledPredictor(ResidualPredictor):
             )  # fmt: skip
 
     def _sampled(self, graph: AttributedGraph, x: Tensor | None = None) -> SampledInputs:
+        """Return the inputs for sampling from a graph; those of the last graph are stored in the
+        model.
+        """
         if self._inputs is None or self._inputs[0] is not graph:
             x = self._features(graph) if x is None else x
             self._inputs = graph, SampledInputs.of(graph, x)
@@ -94,6 +97,7 @@ class SampledPredictor(ResidualPredictor):
                 def run(
                     ends: tuple[Tensor, Tensor], part: Graph, edges: Tensor | None = None
                 ) -> Tensor:
+                    """Compute the layer for one range of nodes and their sampled edges."""
                     terms = {name: one[edges] for name, one in inputs.terms.items()}
                     return network.layer(place, ends[0], part, part.num_dst, terms)
 

@@ -180,6 +180,7 @@ def _parquet_sizes(settings: NodeRunSettings) -> tuple[int, int, int] | None:
 
 
 def _graph_sizes(graph: AttributedGraph) -> tuple[int, int, int]:
+    """Return the numbers of nodes, of values and of edges."""
     values = len(graph) * graph.table.shape[1] + graph.edge_table.table.size
     values += 0 if graph.x is None else stored_values(graph.x)
     return len(graph), values, len(graph.edge_table)

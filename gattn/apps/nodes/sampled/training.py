@@ -93,7 +93,9 @@ class SampledBatches:
         return len(self.nodes)
 
     def batch(self, positions: Tensor) -> tuple[Any, Tensor, None]:
-        """Return the neighbourhoods of the nodes at these positions, and their labels."""
+        """Return the neighbourhoods of the nodes at these positions, and their labels. Unless the
+        batches are fixed, torch's random generator draws the seed.
+        """
         seed = int(positions[0] if self.is_fixed else torch.randint(1 << 62, ()))
         sample = self.sampler.sample(self.nodes[positions], random_seed=seed)
         return self.inputs.batch(sample), self.target[positions], None

@@ -49,6 +49,7 @@ class Scaler:
 
 
 def _squares(block: Matrix) -> float:
+    """Return the sum of the squared values, in pieces of bounded memory."""
     values = block.data if sp.issparse(block) else block
     parts = (np.square(values[rows], dtype=np.float64).sum() for rows in pieces(len(values)))
     return float(sum(parts))

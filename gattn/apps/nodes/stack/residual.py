@@ -100,6 +100,9 @@ class ResidualNetwork(nn.Module):
         return self.norms[0](self._project(x)).relu()
 
     def _project(self, x: Tensor) -> Tensor:
+        """Return the hidden vectors [n, width] of features [n, d], which may be sparse, after
+        dropout.
+        """
         x, weight = self.dropout(x), self.table.t()
         if is_sum_over_edges(x, weight):
             return sparse_linear(x, weight, self.bias)

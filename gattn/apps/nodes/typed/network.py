@@ -181,6 +181,7 @@ def projected_edges(matrix: Matrix) -> Tensor:
 
 
 def _without_diagonal(matrix: Matrix) -> Matrix:
+    """Return a copy of a sparse matrix in which the entries of the diagonal are removed."""
     matrix = matrix.tocsr(copy=True)
     matrix.setdiag(0)
     matrix.eliminate_zeros()

@@ -270,16 +270,21 @@ class TypedPredictor(NodePredictor):
 
     @property
     def _encoder(self) -> TypedEncoder:
+        """Return the encoder of the network's tables, which a typed model always has."""
         encoder = self.encoder.network
         assert encoder is not None
         return encoder
 
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[Batch]:
+        """Return the whole network with the labels of the given nodes as targets; NaN for the
+        others.
+        """
         target = torch.full((len(problem.graph), 1), torch.nan)
         target[nodes, 0] = y[nodes].float()
         return FullBatch(self._whole(problem.graph), target)
 
     def _whole(self, graph: AttributedGraph) -> Batch:
+        """Return the features of the labelled nodes and the inputs of the other types."""
         network, inputs = graph.network, None if graph.network is None else graph.network.inputs
         assert network is not None
         assert inputs is not None
