@@ -1,8 +1,7 @@
-"""Commands of ``gattn nodes``: train, predict, explain and embed."""
+"""Commands of ``gattn nodes``: train, predict and explain."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -111,7 +110,10 @@ def predict(
         ValueError: the run or the graph cannot be used.
         OSError: a file cannot be read or written.
     """
-    graph = _checked_graph("predict", run, graph, settings)
+    if (graph is None) != bool(settings.get("edges")):
+        raise ValueError("predict expects RUN GRAPH, or RUN with --nodes and --edges")
+    graph = graph or ""
+    check_inputs(run, graph, settings)
     from gattn.apps.nodes.runs.predict import predict_graph
 
     count = predict_graph(run, graph, out, log=say, **with_reading(settings))
@@ -146,41 +148,6 @@ def explain(
 
     explain_graph_node(run, graph, node, out, most=most, log=say, **with_reading(settings))
     say(f"{out}: neighbours.csv, attributes.csv and network.png")
-
-
-@app.command()
-@with_settings(NodeRunSettings, only=(*TYPED_READING, "threads"))
-def embed(
-    run: Run,
-    out: Annotated[Path, Option()],
-    graph: Annotated[str | None, GRAPH] = None,
-    *,
-    settings: dict[str, Any],
-) -> None:
-    """Write the hidden vectors of the nodes, which are the input of the network's last layer.
-
-    Args:
-        out: New file to write; its name must end with .parquet or .npy.
-
-    Raises:
-        ValueError: the run, the graph or the output cannot be used.
-        OSError: a file cannot be read or written.
-    """
-    graph = _checked_graph("embed", run, graph, settings)
-    from gattn.apps.nodes.runs.predict import embed_graph
-
-    count = embed_graph(run, graph, out, log=say, **with_reading(settings))
-    say(f"{out}: {plural(count, 'node')}")
-
-
-def _checked_graph(command: str, run: Path, graph: str | None, settings: Mapping[str, Any]) -> str:
-    """Check that the files of a model and of a graph exist; return the graph ("" with ``--edges``).
-    Raises ValueError unless either GRAPH or ``--edges`` was passed.
-    """
-    if (graph is None) != bool(settings.get("edges")):
-        raise ValueError(f"{command} expects RUN GRAPH, or RUN with --nodes and --edges")
-    check_inputs(run, graph or "", settings)
-    return graph or ""
 
 
 add_compare(app)

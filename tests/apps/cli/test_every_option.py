@@ -76,11 +76,6 @@ CALLS: dict[str, list[str]] = {
         "n edges.csv n3 --nodes nodes.csv --out node --neighbors 2 --encoding utf-8 --missing NA "
         "--source source --target target",
     ],
-    "nodes embed": [
-        "n edges.csv --nodes nodes.csv --out n.npy --encoding utf-8 --missing NA --source source "
-        "--target target",
-        "typed --nodes people=nodes.csv --edges people-knows-people=edges.csv --out typed.npy",
-    ],
     "links train": [
         f"edges.csv --nodes nodes.csv --features size {TINY} --config edges.toml --encoding utf-8 "
         "--edge-features weight --edge-weight weight --edge-type kind --missing NA --split random "

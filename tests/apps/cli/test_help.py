@@ -8,7 +8,7 @@ from tests.apps.cli.commands import runner
 
 COMMANDS = {
     "molecules": ("check", "train", "predict", "explain", "evaluate", "compare"),
-    "nodes": ("train", "predict", "explain", "embed", "compare"),
+    "nodes": ("train", "predict", "explain", "compare"),
     "links": ("train", "predict", "explain"),
 }
 EVERY = [("serve",), *((group, command) for group, names in COMMANDS.items() for command in names)]

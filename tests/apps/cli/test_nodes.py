@@ -109,7 +109,7 @@ def test_undefined_metric_of_nodes_has_its_reason_in_all_outputs(folder, gattn, 
     assert "ROC-AUC of the test part: undefined for all 2 classes" in page
 
 
-def test_predict_and_embed_read_a_new_graph_from_file_or_pipe(folder, gattn, tmp_path, monkeypatch):
+def test_predict_reads_a_new_graph_from_file_or_pipe(folder, gattn, tmp_path, monkeypatch):
     (tmp_path / "nodes.csv").write_text("size,id,about,score\n0,a,left wing,1\n1,b,right,6\n")
     (tmp_path / "edges.csv").write_text("from,to\na,b\n")
     graph = [tmp_path / "edges.csv", "--nodes", tmp_path / "nodes.csv"]
@@ -127,10 +127,6 @@ def test_predict_and_embed_read_a_new_graph_from_file_or_pipe(folder, gattn, tmp
         assert gattn("predict", folder / "numbers", *source, "--out", out)[0] == 0
         # By default, the coverage of the intervals is that of the training.
         assert out.read_text() == (tmp_path / "read.csv").read_text()
-    assert gattn("embed", folder / "classes", *graph, "--out", tmp_path / "e.npy")[0] == 0
-    assert np.load(tmp_path / "e.npy").shape == (2, 8)
-    assert gattn("embed", folder / "numbers", *graph, "--out", tmp_path / "e.parquet")[0] == 0
-    assert list(pd.read_parquet(tmp_path / "e.parquet").columns)[:2] == ["node", "e0"]
 
 
 def test_invalid_label_split_or_task_of_nodes_exits_with_an_error(folder, gattn, tmp_path):
@@ -229,7 +225,6 @@ MISSING_RUN = "norun does not exist; expected the folder of a trained model"
         ("nodes train --nodes a=none.csv --edges a-b-a=GRAPH --label y --out OUT", "none.csv: No"),
         ("nodes predict norun GRAPH --out OUT", MISSING_RUN),
         ("nodes explain norun GRAPH n3 --out OUT", MISSING_RUN),
-        ("nodes embed norun GRAPH --out OUT.npy", MISSING_RUN),
         ("links train none.csv --out OUT", MISSING_GRAPH),
         ("links predict norun GRAPH --out OUT", MISSING_RUN),
     ],
@@ -270,8 +265,6 @@ def test_train_predict_and_embed_accept_several_node_tables(gattn, typed, tmp_pa
     code, err = gattn("predict", folder / "run", *tables, "--out", tmp_path / "p.csv")
     assert code == 0, err
     assert [row["node"] for row in _rows(tmp_path / "p.csv")] == [f"n{i}" for i in range(60)]
-    assert gattn("embed", folder / "run", *tables, "--out", tmp_path / "e.npy")[0] == 0
-    assert len(np.load(tmp_path / "e.npy")) == 60
 
 
 @pytest.mark.parametrize(

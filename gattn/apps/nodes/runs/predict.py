@@ -1,4 +1,4 @@
-"""The commands ``gattn nodes predict`` and ``embed``, which write one row for each node."""
+"""The command ``gattn nodes predict``, which writes one row for each node."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
@@ -72,51 +70,6 @@ def predict_graph(
         graph = read_graph(estimator, path, reading, log)
         predicted = estimator.predictor_.predict(graph)
         write_rows(temporary, prediction_rows(estimator, graph.names, predicted, level))
-    return len(graph)
-
-
-def embed_graph(
-    run: str | Path,
-    path: str | Path,
-    out: str | Path,
-    *,
-    reading: GraphReading = DEFAULT_READING,
-    threads: int = 0,
-    log: Log = no_log,
-) -> int:
-    """Compute the hidden vector of every node of a graph, and write all vectors to one file.
-
-    Args:
-        run: the folder of a trained model.
-        path: the graph, as :func:`gattn.apps.nodes.files.read_graph_file` takes it.
-        out: file to write, which must not exist: ``.npy`` for an array [n, width] float32, or
-            ``.parquet`` for a table of columns ``node``, ``e0``, ``e1``, ...
-        reading: rules for reading the files, and the table of nodes.
-        threads: number of threads inside one operator; 0 to choose it by the size of the graph.
-        log: called with each line that the user should read.
-
-    Returns:
-        The number of nodes.
-
-    Raises:
-        RunError: the folder does not contain a readable model.
-        GraphError: the graph cannot be read, or lacks an attribute that the model reads.
-        FileExistsError: ``out`` exists.
-        ValueError: ``out`` has another extension.
-    """
-    ending = Path(out).suffix
-    if ending not in (".npy", ".parquet"):
-        raise ValueError(f"{out} must end in .parquet or .npy")
-    estimator = load_estimator(run).set_params(threads=threads)
-    with new_file(out) as temporary:
-        graph = read_graph(estimator, path, reading, log)
-        vectors = estimator.predictor_.embed(graph).numpy()
-        if ending == ".npy":
-            np.save(temporary, vectors)
-        else:
-            table = pd.DataFrame(vectors).add_prefix("e")
-            table.insert(0, "node", pd.Series(graph.names).astype(str))
-            table.to_parquet(temporary, index=False)
     return len(graph)
 
 
