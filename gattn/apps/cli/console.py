@@ -98,13 +98,8 @@ def show_runs(metrics: Mapping[str, Any]) -> None:
     """Print the mean and the standard deviation of each metric over several training runs."""
     runs = metrics["runs"]
     for metric, values in runs["test"].items() if runs["count"] > 1 else ():
-        spreads = {"initial weights": values["of_weights"], "splits": values["of_parts"]}
-        parts = [
-            f"{_format(value)} over {name}" for name, value in spreads.items() if value == value
-        ]
-        detail = f" ({', '.join(parts)})" if parts else ""
         mean, std = _format(values["mean"]), _format(values["std"])
-        _print_plain(f"{metric} of {runs['count']} training runs: {mean} ± {std}{detail}")
+        _print_plain(f"{metric} of {runs['count']} training runs: {mean} ± {std}")
 
 
 def show_metrics(metrics: Mapping[str, Any], item: str) -> None:

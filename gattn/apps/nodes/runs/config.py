@@ -93,9 +93,8 @@ class NodeRunSettings(GraphSettings):
     the whole graph.
     """
     runs: Annotated[int, Meta(ge=1)] = 1
-    """Number of trainings with different initial weights. If the split is random, the trainings are
-    divided into groups of √runs (rounded down), and each group gets a new split. Raise the number
-    to report the mean and the variation of the results.
+    """Number of trainings with different initial weights and, if the split is random, different
+    splits. Raise it to report the mean and the standard deviation of the results.
     """
     coverage: Coverage = 0.9
     workers: Annotated[int, Meta(ge=1)] = 2

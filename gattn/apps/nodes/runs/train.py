@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -144,12 +143,10 @@ def _trials_section(run: NodeRun) -> Section:
     rows = tuple(
         (METRICS[name], *each.values()) for name, each in run.metrics["runs"]["test"].items()
     )
-    columns = "metric", "mean", "standard deviation", "over initial weights", "over splits"
+    columns = "metric", "mean", "standard deviation"
     text = (
-        f"{len(run.trials)} trainings. The standard deviation over initial weights is computed "
-        "within each split; the standard deviation over splits is the additional variation of the "
-        "splits' means. The rest of this page describes the saved model, the one with the lowest "
-        "validation loss.",
+        f"{len(run.trials)} trainings. The rest of this page describes the saved model, the one "
+        "with the lowest validation loss.",
     )
     return Section("Runs", text, (Table(columns, rows, "On the test part"),))
 
@@ -369,15 +366,12 @@ def plan_trials(runs: int, seed: int, *, drawn: bool) -> list[TrialPlan]:
     Args:
         runs: number of trials.
         seed: seed of the first trial.
-        drawn: True if splits are drawn at random. Then the square root of ``runs``, rounded down,
-            is the number of trials that share a split, so that the effects of splits and of initial
-            weights can be separated.
+        drawn: True if splits are drawn at random; each trial then has a split of its own.
 
-    >>> [tuple(plan) for plan in plan_trials(5, 0, drawn=True)]
-    [(0, 0), (0, 1), (1, 2), (1, 3), (2, 4)]
+    >>> [tuple(plan) for plan in plan_trials(3, 0, drawn=True)]
+    [(0, 0), (1, 1), (2, 2)]
     """
-    together = max(1, math.isqrt(runs)) if drawn else runs
-    return [TrialPlan(i // together, seed + i) for i in range(runs)]
+    return [TrialPlan(i if drawn else 0, seed + i) for i in range(runs)]
 
 
 def run_trials(
@@ -427,36 +421,12 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
     return min(trials, key=lambda one: one.validation_loss)
 
 
-def variance_components(trials: Sequence[Trial], metric: str) -> dict[str, float]:
-    """Separate the variation of a metric that is due to initial weights from the variation that is
-    due to splits.
-
-    This is a one-way analysis of variance of groups of k trials with the same split. The variance
-    within groups, v, is due to the weights. The variance of the groups' means, minus v / k, is due
-    to the splits.
-
-    Args:
-        trials: one or more trials.
-        metric: name of the metric.
-
-    Returns:
-        The mean and the standard deviation ``std`` over all trials, the standard deviation
-        ``of_weights`` within splits, and ``of_parts``, which the splits add; NaN for a standard
-        deviation that needs more trials.
+def moments(trials: Sequence[Trial], metric: str) -> dict[str, float]:
+    """Return the mean and the standard deviation ``std`` of a metric of the test part over one or
+    more trials; the standard deviation of one trial is NaN.
     """
-    values = torch.tensor([trial.test[metric] for trial in trials], dtype=torch.float64)
-    part = torch.tensor([trial.plan.split for trial in trials])
-    groups = [values[part == number] for number in part.unique()]
-    mean, std = float(values.mean()), float(values.std()) if len(values) > 1 else math.nan
-    result = {"mean": mean, "std": std, "of_weights": math.nan, "of_parts": math.nan}
-    if freedom := len(values) - len(groups):
-        within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / freedom
-        result["of_weights"] = math.sqrt(within)
-        if len(groups) > 1:
-            share = sum(1 / len(group) for group in groups) / len(groups)
-            means = torch.stack([group.mean() for group in groups])
-            result["of_parts"] = math.sqrt(max(float(means.var()) - within * share, 0.0))
-    return result
+    values: Any = pd.Series([trial.test[metric] for trial in trials], dtype=float)
+    return {"mean": float(values.mean()), "std": float(values.std())}
 
 
 MAX_CLASSES = 20
@@ -647,13 +617,13 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         label, kinds = [estimator.label], [estimator.class_names]
         rows = {"test": test, "val": split.val}
         reasons = {part: task.undefined(y[i, None], label, kinds) for part, i in rows.items()}
-        components = {name: variance_components(trials, name) for name in best.test}
+        spread = {name: moments(trials, name) for name in best.test}
         metrics: dict[str, Any] = {
             "task": task.name,
             "test": best.test,
             "val": best.val,
             "baselines": {name: task.measure(y[test], p[test]) for name, p in baselines.items()},
-            "runs": {"count": len(trials), "kept": trials.index(best), "test": components},
+            "runs": {"count": len(trials), "kept": trials.index(best), "test": spread},
             "intervals": measure_intervals(estimator, y[test], predicted[test], settings.coverage),
             "split": parts.splits[best.plan.split].protocol,
             "nodes": {
