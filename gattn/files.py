@@ -212,8 +212,9 @@ def table_writer(
     on_bad_bytes: OnBadBytes = "strict",
     end: str = "\n",
 ) -> Iterator[RowWriter]:
-    """Write a table, in the format of the ending of its path: CSV, TSV (separated by tabs),
-    either of them compressed by gzip (``.gz``), or Parquet.
+    """Write a table, in the format of the ending of its path: CSV, TSV (separated by tabs), either
+    of them compressed by gzip (``.gz``), or Parquet, for which the rows are first written to a CSV
+    file beside it. An existing file is replaced.
 
     Args:
         path: the file to write.
@@ -230,6 +231,7 @@ def table_writer(
 
     Raises:
         ValueError: for another ending of the path, or cells that cannot be a Parquet file.
+        OSError: if the file cannot be written.
     """
     check_table_ending(path)
     is_parquet = path.suffix.lower() == PARQUET
@@ -247,7 +249,7 @@ def table_writer(
 
 def _convert_to_parquet(text: Path, path: Path, texts: Sequence[str], separator: str) -> None:
     """Write the rows of a CSV file to a Parquet file. Raises ValueError if pyarrow cannot read the
-    CSV file.
+    CSV file. ``texts`` are the columns that are not numbers.
     """
     import pyarrow
     import pyarrow.csv

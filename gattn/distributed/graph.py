@@ -250,7 +250,7 @@ def _peers(group: Group, partition: Partition) -> Peers:
 
 
 def _check_shared(peers: Peers, partition: Partition, device: torch.device, edges: int = 0) -> None:
-    """Raise an error in every process if the partition or the number of edges is not the same in
+    """Raise ValueError in every process if the partition or the number of edges is not the same in
     all processes.
     """
     gathered = peers.all_gather([partition.digest, edges], device)

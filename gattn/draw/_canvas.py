@@ -89,7 +89,9 @@ class Canvas:
     def disc(
         self, x: float, y: float, radius: float, fill: tuple[float, ...], outline: str
     ) -> None:
-        """Draw a disc outside of molecules, with a thin outline unless ``outline`` is empty."""
+        """Draw a disc with centre (x, y) in pixels outside of molecules, with a thin outline unless
+        ``outline`` is empty.
+        """
         from rdkit.Geometry import Point2D
 
         ends = [Point2D((x + r) * self.zoom, (y + r) * self.zoom) for r in (-radius, radius)]
@@ -107,7 +109,9 @@ class Canvas:
         self, text: str, x: float, y: float, *, size: float = 12.0, max_width: float,
         anchor: Anchor = "middle", bold: bool = False,
     ) -> None:  # fmt: skip
-        """Write a line of text with baseline y; shrink or truncate it to ``max_width``."""
+        """Write a line of text at (x, y) in pixels, where y is the baseline; nothing is written for
+        an empty text. A text wider than ``max_width`` is shrunk, then truncated.
+        """
         if not (text := _printable(text)):
             return
         size = max(size * min(1.0, max_width / _length(text, size, bold)), _SMALLEST)

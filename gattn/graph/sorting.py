@@ -15,7 +15,9 @@ from gattn.layout.layout import Layout
 
 @outside_transforms
 def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Check the edges and compute their layout. Raises ValueError if an index is out of range."""
+    """Check edges [e] from ``num_src`` sources to ``num_dst`` destinations, and return their
+    layout. Raises ValueError if an index is out of range.
+    """
     if not _is_real(source):
         return sort(source, destination, num_src, num_dst)
     layout = sort(source, destination, num_src, num_dst)
@@ -73,8 +75,8 @@ def _is_real(index: Tensor) -> bool:
 def _check_and_measure(
     source: Tensor, destination: Tensor, layout: Layout, num_src: int, num_dst: int
 ) -> Layout:
-    """Check the indices and compute the maximum degrees; the device is synchronised only once.
-    Raises ValueError if an index is out of range.
+    """Check the indices, and return the layout with the maximum degrees; the device is synchronised
+    only once. Raises ValueError if an index is out of range.
     """
     degrees = stats.max_row_size(layout.rowptr), stats.max_row_size(layout.colptr)
     scalars = *source.aminmax(), *destination.aminmax(), *degrees

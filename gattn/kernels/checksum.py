@@ -42,7 +42,8 @@ def weighted_sum(t: Tensor) -> Tensor:
     int64.
 
     Floats are reinterpreted as integers. This function is used on a GPU, where it does not wait for
-    the result, and in installations without the C++ kernels.
+    the result, and in installations without the C++ kernels. The weights of each device are
+    computed once and stored.
     """
     if t.is_complex():
         t = torch.view_as_real(t.resolve_conj())

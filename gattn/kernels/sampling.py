@@ -79,8 +79,8 @@ def sample_hop(
 def reference_hop(
     layout: Layout, nodes: Tensor, batch_index: Tensor, draw: Draw, batch_range: tuple[int, int]
 ) -> Hop:
-    """Draw the edges of one hop in plain PyTorch; see :func:`sample_hop`. Raises ValueError if the
-    batch has too many edges.
+    """Return the edges of one hop, drawn in plain PyTorch by the seed of the draw; see
+    :func:`sample_hop`. Raises ValueError if the batch has too many edges.
     """
     begin = layout.rowptr[nodes].long()
     degree = layout.rowptr[nodes + 1].long() - begin
@@ -166,8 +166,8 @@ _FIELDS = (
 def _cpu_hop(
     layout: Layout, nodes: Tensor, batch_index: Tensor, draw: Draw, batch_range: tuple[int, int]
 ) -> Hop:
-    """Draw the edges of one hop with the C++ kernels; see :func:`sample_hop`. Raises ValueError if
-    the batch has too many edges.
+    """Return the edges of one hop, drawn with the C++ kernels by the seed of the draw; see
+    :func:`sample_hop`. Raises ValueError if the batch has too many edges.
     """
     count = nodes.numel()
     max_degree = stats.max_degree(layout) or 0

@@ -99,7 +99,9 @@ def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:
 
 
 def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Sort the edges with torch's stable sort, as the reference for the C++ counting sort."""
+    """Return the layout of edges, sorted with torch's stable sort; the indices are not checked.
+    This is the reference for the C++ counting sort.
+    """
     dtype = index_dtype(num_src, num_dst, source.numel())
     by_source = stable_argsort(source)
     perm = by_source[stable_argsort(destination[by_source])]

@@ -81,7 +81,9 @@ class _Linear(torch.autograd.Function):
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
-    """Write x W^T + b to ``out``. If oneDNN is faster, it is used for whole blocks of rows."""
+    """Write x W^T + b to ``out`` and return it. If oneDNN is faster, it is used for whole blocks of
+    rows.
+    """
     rows = BLOCK // max(weight.shape[0], 1)
     fits = weight.shape[1] == x.shape[1] > 0 and (bias is None or bias.shape == out.shape[1:])
     onednn = _onednn(x) if rows and fits else None

@@ -92,8 +92,8 @@ def check_table_inputs(
 def _check_columns(
     path: str | Path, smiles: Sequence[str], columns: Mapping[str, str], encoding: str | None
 ) -> None:
-    """Raise an error for the first missing column, with the advice for this column. Print the name
-    of the column of SMILES if it is not the expected name.
+    """Raise ValueError for the first missing column of a table, with the advice for this column.
+    Print the name of the column of SMILES if it is not the expected name.
     """
     # NumPy, which this module imports, is not needed for --help.
     from gattn.apps.tables.csv_table import missing_column, smiles_names

@@ -430,7 +430,9 @@ def _fingerprint(
     network: nn.Module, train: Batches, validate: Batches, settings: LoopSettings,
     starts: Mapping[str, float],
 ) -> str:  # fmt: skip
-    """Return a hash of the values that must be unchanged to resume a training run."""
+    """Return a hash of the values that must be unchanged to resume a training run: the settings,
+    the sizes of the parts, and the initial weights.
+    """
     facts = STATE, settings, len(train), len(validate)
     digest = hashlib.sha256(repr(facts).encode())
     if starts:

@@ -164,7 +164,8 @@ def undefined_metrics(
     names: Sequence[object] = (),
     classes: Sequence[Sequence[object]] = (),
 ) -> dict[str, str]:
-    """Return the reasons why some metrics are undefined, for all or for some targets.
+    """Return the reasons why some metrics are undefined, for all or for some targets. Raises
+    ValueError if the shapes of labels and predictions differ.
 
     Args:
         y: [k] or [k, t] labels in the format of :func:`regression_metrics` or

@@ -431,7 +431,8 @@ def settings_of(kind: type[S], holder: object) -> S:
 
 def _converted(hint: Any, value: object, name: str, *, strict: bool = True) -> Any:
     """Convert a value to the type of a setting; a bool is not accepted as a number. Raises
-    SettingsError if the type does not fit.
+    SettingsError, which names the setting, if the type does not fit. Unless ``strict`` is True,
+    texts are read as numbers.
     """
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         if isinstance(value, hint):

@@ -199,7 +199,8 @@ class Multiclass(Task):
 
     def outputs_of(self, y: Tensor, counts: Counts = ()) -> Tensor:
         """Return 1 in the column of each label's class, and 0 in the other columns of its target;
-        NaN in all columns of a target without a label: [k, O] float64.
+        NaN in all columns of a target without a label: [k, O] float64. ``counts`` are the numbers
+        of classes of the targets. Raises ValueError if their number is another.
         """
         columns = []
         for label, count in zip(y.double().unbind(1), counts, strict=True):

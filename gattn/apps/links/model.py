@@ -242,8 +242,9 @@ class LinkNetwork(nn.Module):
 
 
 def pair_scores(left: Tensor, right: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
-    """Return the dot products [m, c] of pairs of nodes; minus infinity for a target of -1. The
-    sources are [m], or [m, c] if those of a row differ. The targets are processed in chunks.
+    """Return the dot products [m, c] of the rows of ``left`` at the sources and of ``right`` at the
+    targets; minus infinity for a target of -1. The sources are [m], or [m, c] if those of a row
+    differ. The targets are processed in chunks.
     """
     chunk = 32
     parts = []

@@ -290,6 +290,8 @@ class MoleculeEstimator(SmilesEstimator):
     ) -> rows.LabelledMolecules:
         """Parse molecules, and return those with a label, with their descriptors, labels and
         weights. Raises MoleculeError if a SMILES cannot be parsed and ``on_error`` is "raise".
+        ``values`` are the descriptors, ``table`` the labels [n, t], and ``bounds`` [n, t, 2] the
+        limits of censored labels, or None.
         """
         labels = torch.from_numpy(self._encode(table))
         parsed = self.featurise(texts, values)

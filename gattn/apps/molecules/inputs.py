@@ -151,8 +151,9 @@ def _edge_keys(side: MoleculeArrays, nodes: Tensor, count: int) -> Tensor:
 
 
 def _both(reactant: Tensor, product: Tensor, before: Tensor, after: Tensor, count: int) -> Tensor:
-    """Return the features of the reactants beside the differences between products and
-    reactants: [count, 2 * d].
+    """Return the features of the reactants beside the differences between products and reactants:
+    [count, 2 * d]. ``before`` and ``after`` are the rows of the result for reactants and products;
+    a row without one of them has zeros for it.
     """
     width = reactant.shape[1]
     rows = torch.zeros(count, 2 * width)
@@ -604,7 +605,9 @@ def _make(
     rows: list[tuple[str, Sequence[float]]], *, make: Callable[[MoleculeInputs], T],
     max_atoms: int, columns: int, row_format: RowFormat,
 ) -> tuple[ParsedSmiles, T]:  # fmt: skip
-    """Featurise rows of SMILES and numbers; return their errors, and the result of ``make``."""
+    """Featurise rows of SMILES and numbers; return their indices and errors, and the result of
+    ``make`` for the valid rows. Each row has ``columns`` numbers.
+    """
     texts = [text for text, _ in rows]
     piece = featurise(texts, max_atoms=max_atoms, row_format=row_format, canonical=False)
     inputs = piece.inputs

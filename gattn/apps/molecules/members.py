@@ -411,8 +411,9 @@ def _fit_some(
     folder: Path | None, classes: Sequence[int], threads: int, foundation: Foundation | None,
     share: tuple[range, bool],
 ) -> list[tuple[Any, History]]:  # fmt: skip
-    """Train some networks of an ensemble in one process; return them with their training
-    histories. ``share`` contains their numbers, and whether to show the progress.
+    """Train some networks of an ensemble in one process; return them with their training histories.
+    ``share`` contains their numbers, and whether to show the progress. Checkpoints are written
+    below ``folder``, if it is not None. Raises TrainingError as :func:`fit_members`.
     """
     from gattn.apps.fitting.loop import LoopSettings, fit_network
 

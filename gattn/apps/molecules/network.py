@@ -172,7 +172,9 @@ class _Network(torch.autograd.Function):
 def _forward(
     graph: NetworkGraph, parameters: Sequence[Tensor], sizes: NetworkSizes, is_saved: bool
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the output, and the states that backward needs."""
+    """Return the output [g, t] and the tensors that the kernel writes; with ``is_saved``, also
+    those that backward needs.
+    """
     x, molecules, width = graph.x, len(graph.ptr) - 1, len(parameters[0])
     atoms, edges = len(x), graph.edge_index.shape[1]
     layers, heads, queries, _ = sizes

@@ -53,8 +53,10 @@ def _fit_others(
     train: FitPart, val: FitPart, groups: tuple[Tensor, Tensor], settings: MoleculeSettings,
     check: Callable[[], None] = lambda: None, *, forest: bool, progress: bool = False,
 ) -> _Others:  # fmt: skip
-    """Train the Gaussian process, and the forest if ``forest`` is True. ``groups`` are the joint
-    groups of both parts. ``check`` is called repeatedly, and raises an error to stop the training.
+    """Return the trained Gaussian process, and the forest if ``forest`` is True (otherwise None),
+    and the predictions by which a stack weighs them; None for another model than "stacked".
+    ``groups`` are the joint groups of both parts. ``check`` is called repeatedly, and raises an
+    error to stop the training.
     """
     rows, seed = settings.kernel_rows, settings.seed
     kernel = GaussianProcess.fit(
@@ -381,7 +383,8 @@ class MoleculePredictor(Components):
             inputs: k molecules.
 
         Returns:
-            Means, expected errors, and their components; empty tensors for no molecules.
+            Means [k, t], expected errors [k, t], and the predictions of the components; empty
+            tensors for no molecules.
         """
         inputs = self.standardised(inputs)
         elements = members.batch_elements(min(len(inputs), members.PREDICTION_BATCH), self.settings)

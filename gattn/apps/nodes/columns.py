@@ -368,7 +368,7 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
 
 
 def _learn_numbers(name: str, values: pd.Series, where: Where) -> tuple[Column, list[str]]:
-    """Fit the encoder of a numeric column."""
+    """Return the encoder of a numeric column, and notes."""
     missing = is_missing(values, numbers=True)
     numbers = _checked_numbers(values, where)[~missing]
     # If all numbers are equal, rounding can make their standard deviation positive, so it is set to

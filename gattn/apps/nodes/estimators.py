@@ -51,7 +51,7 @@ def fit_predictor(
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     threads: int = 0,
 ) -> AnyPredictor:
-    """Train the model that the settings select; see :meth:`NodePredictor.fit`.
+    """Train the model that the settings select, and return it; see :meth:`NodePredictor.fit`.
 
     Raises:
         ValueError: the model does not read such a graph.

@@ -49,9 +49,9 @@ class FeatureEncoder(ColumnEncoder):
         *,
         node_names: bool = False,
     ) -> tuple[FeatureEncoder, list[str]]:
-        """Fit an encoder to the nodes of a graph; see :meth:`ColumnEncoder.fit_columns`. Without
-        columns, the features are degrees and random walks. Raises GraphError for a column that is
-        missing or cannot be read.
+        """Fit an encoder to the nodes of a graph, and return it with notes; see
+        :meth:`ColumnEncoder.fit_columns`. Without columns, the features are degrees and random
+        walks. Raises GraphError for a column that is missing or cannot be read.
         """
         nodes, notes = cls.fit_columns(graph, names, leave, node_names=node_names)
         if nodes.source != "structure":

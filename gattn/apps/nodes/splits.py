@@ -167,7 +167,8 @@ def _complete(
     protocol: str,
 ) -> tuple[Split, list[str]]:
     """Create a split from masks [n] bool, and draw missing parts as in :func:`masked_split`. Raises
-    GraphError if a part of the training or validation would be empty or have no label.
+    GraphError if a part of the training or validation would be empty or have no label. ``marks``
+    are the masks of the parts and ``titles`` their names in messages. Returns the split and notes.
     """
     labelled, notes = y.isfinite(), []
     for part, mask in marks.items():

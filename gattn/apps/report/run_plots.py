@@ -34,8 +34,8 @@ UNIT: dict[str, Any] = {"xlim": (-0.01, 1.01), "ylim": (-0.02, 1.02)}
 
 
 def learning_curve(histories: Sequence[History]) -> bytes:
-    """Plot the training and validation losses of each epoch, and mark the selected epoch of each
-    network.
+    """Return a PNG plot of the training and validation losses of each epoch, in which the selected
+    epoch of each network is marked.
 
     Args:
         histories: the training history of each member of the ensemble.
@@ -87,7 +87,7 @@ def parity(
     name: str = "",
     logarithmic: bool = False,
 ) -> bytes:
-    """Plot predicted against measured values, with the diagonal on which both are equal.
+    """Return a PNG plot of predicted against measured values, with the diagonal of equal values.
 
     The title contains the root mean square error, the mean absolute error and R².
 
@@ -149,7 +149,7 @@ def _limits(
 
 
 def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", several: str = "targets") -> bytes:
-    """Plot the ROC curve: the true positive rate against the false positive rate.
+    """Return a PNG plot of the ROC curve, the true positive rate against the false positive rate.
 
     If there are several targets, each has a thin line, and a thick line is their mean.
 
@@ -205,7 +205,7 @@ def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", several: str = 
 
 
 def coverage(curve: Reliability, *, name: str = "") -> bytes:
-    """Plot the observed coverage of intervals against the requested coverage.
+    """Return a PNG plot of the observed against the requested coverage of intervals.
 
     The grey band would contain 90 % of the points if the intervals had exactly the requested
     coverage.
@@ -242,7 +242,7 @@ def coverage(curve: Reliability, *, name: str = "") -> bytes:
 
 
 def reliability(curve: Reliability, *, name: str = "", event: str = "class 1") -> bytes:
-    """Plot the observed frequency of a class against its predicted probability.
+    """Return a PNG plot of the observed frequency of a class against its predicted probability.
 
     Error bars are the standard errors of the frequencies. A second panel shows the number of rows.
 

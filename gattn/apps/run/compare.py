@@ -157,7 +157,8 @@ def _difference(
     loss: np.ndarray, first: np.ndarray, folds: np.ndarray, is_number: bool
 ) -> tuple[float, float, float, float]:
     """Return the difference of two errors, the ends of its interval, and the p-value. For a single
-    fold, the interval comes from bootstrap samples of the rows with a fixed seed.
+    fold, the interval comes from bootstrap samples of the rows with a fixed seed. ``loss`` and
+    ``first`` [n] are the losses of the rows, and ``folds`` [n] their folds.
     """
     # SciPy takes half a second to import, which other commands do not need.
     from scipy import stats
@@ -198,7 +199,7 @@ def _holm(p: Sequence[float]) -> list[float]:
 
 
 def differences_plot(first: str, rows: Sequence[tuple[str, float, float, float]]) -> bytes:
-    """Draw the differences of the errors of runs from the error of one run as PNG.
+    """Return a PNG plot of the differences of the errors of runs from the error of one run.
 
     Args:
         first: name of the run with which the others are compared.

@@ -165,8 +165,8 @@ def file_hash(*paths: Path) -> str:
 
 
 def _content_hash(path: Path) -> str:
-    """Compute the SHA-256 of a file in blocks of 1 MiB, because the file may be larger than
-    memory.
+    """Compute the SHA-256 of a file in blocks of 1 MiB, because the file may be larger than memory.
+    Raises OSError if it cannot be read.
     """
     result = hashlib.sha256()
     with path.open("rb") as file:

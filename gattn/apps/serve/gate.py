@@ -182,8 +182,8 @@ class Gate:
         )
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        """Read the body of a request; raise an error if the body is compressed, or larger than the
-        limit.
+        """Return the body of a request; raise RequestError if the body is compressed, or larger
+        than the limit.
         """
         coding = headers.get("content-encoding", "identity")
         if coding.lower() != "identity":

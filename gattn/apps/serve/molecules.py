@@ -260,7 +260,7 @@ def first_call(model: MoleculeEstimator) -> None:
 
 
 def draw_plain(smiles: str, dark: bool) -> bytes:
-    """Draw a molecule without weights as an SVG.
+    """Return an SVG drawing of a molecule without weights.
 
     Raises:
         RequestError: the SMILES cannot be read, or the molecule is too large (422).

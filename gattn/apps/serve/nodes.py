@@ -148,8 +148,8 @@ class ServedNodes(ServedNetwork):
         )
 
     def draw(self, name: str, dark: bool) -> bytes:
-        """Draw a node and the nodes that it attends to, with the attention weights of the last
-        layer, as a PNG.
+        """Return a PNG drawing of a node and the nodes that it attends to, with the attention
+        weights of the last layer.
 
         Raises:
             RequestError: there is no node of this name (404).

@@ -79,7 +79,9 @@ class Table:
     smiles: tuple[str, ...] = ()
 
     def open(self, newline: str | None = None) -> TextIO:
-        """Open the file, which gzip may have compressed, as text in its encoding."""
+        """Open the file, which gzip may have compressed, as text in its encoding. Raises OSError if
+        it does not exist or cannot be read.
+        """
         if _is_compressed(self.path):
             return gzip.open(
                 self.path, "rt", encoding=self.encoding, errors=self.on_bad_bytes, newline=newline

@@ -59,7 +59,9 @@ class SmilesTable(Table):
             yield from islice(self._lines(), start, None)
 
     def _lines(self) -> Iterator[TableRow]:
-        """Yield the SMILES and the name in each line that is neither empty nor the header."""
+        """Yield the SMILES and the name in each line that is neither empty nor the header. Raises
+        OSError if the file cannot be read, and UnicodeError for bytes that are no text.
+        """
         with self.open() as lines:
             for number, line in enumerate(lines, 1):
                 if not line.strip():

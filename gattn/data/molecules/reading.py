@@ -149,7 +149,9 @@ def load_molecules(
 
 
 def _table_rows(path: Path, record: DatasetRecord) -> list[_Row]:
-    """Read the SMILES and the targets of a registered CSV file; an empty cell becomes NaN."""
+    """Read the SMILES and the targets of a registered CSV file; an empty cell becomes NaN. Raises
+    ValueError for a cell that is no number.
+    """
     with path.open(newline="", encoding="utf-8") as file:
         return [
             _Row(number, number + 2, row[record.smiles], tuple(

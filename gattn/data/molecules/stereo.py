@@ -209,8 +209,9 @@ _CODE = "_CIPCode"
 def _labels(
     molecule: Mol, relative: set[int], atoms: list[int], bonds: list[int]
 ) -> Configurations:
-    """Compute the CIP labels of the given atoms and bonds. Those that are not stereogenic are
-    left out.
+    """Compute the CIP labels of the given atoms and bonds. Those that are not stereogenic are left
+    out. Centres in ``relative`` have no chirality in the computation. The molecule is not changed.
+    Raises RuntimeError as :func:`_canonically`.
     """
     from rdkit.Chem import ChiralType
 

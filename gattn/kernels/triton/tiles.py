@@ -85,7 +85,9 @@ def choose(
     the other lanes read more edges of the same row (slots) or, at a low degree, more rows.
 
     With `more_rows`, and with fewer edges per row than `unroll`, a program gets twice the number of
-    rows, so that its number of loads in flight is the same as for longer rows.
+    rows, so that its number of loads in flight is the same as for longer rows. ``degree`` is the
+    mean number of edges of a row, and ``unroll`` the number of tiles in flight. Fields that
+    :func:`override` sets replace those of the rule.
     """
     power = max(int(degree), 1).bit_length() - 1
     size = dtype.itemsize

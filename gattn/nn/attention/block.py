@@ -216,7 +216,8 @@ def graph_among(edges: Any, x: Tensor) -> Graph:
 def feed_forward(channels: int, hidden: int | None, act: str, dropout: float) -> Sequential:
     """Create a feed-forward network W_2 act(W_1 x) with dropout of its hidden features.
 
-    The hidden width is ``hidden``, or 4 * channels if that is None.
+    The hidden width is ``hidden``, or 4 * channels if that is None. Raises ValueError for an
+    unknown activation.
     """
     hidden = 4 * channels if hidden is None else hidden
     return Sequential(

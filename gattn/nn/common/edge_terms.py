@@ -153,9 +153,9 @@ def read_terms(
 
 
 def _checked(name: str, term: Tensor, like: Tensor) -> Tensor:
-    """Check a weight or bias, and convert it to the dtype of the layer. Raises ValueError for
-    another device, and TypeError for complex numbers or another floating-point dtype (integers, and
-    any real dtype under autocast, are converted).
+    """Check a weight or bias, and return it converted to the dtype of the layer. Raises ValueError
+    for another device, and TypeError for complex numbers or another floating-point dtype (integers,
+    and any real dtype under autocast, are converted).
     """
     if term.device != like.device:
         raise ValueError(f"{name} must be on {like.device}, as x; got {term.device}")

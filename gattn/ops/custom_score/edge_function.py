@@ -242,7 +242,7 @@ def compiled(
     """Return a version of ``function`` that is compiled for this number of edges.
 
     Without a compiler, or if torch cannot compile the function, it runs uncompiled and a warning is
-    issued.
+    issued. The reasons of failures are remembered, so that each is tried once.
     """
     if call.code is None or call.code in _uncompilable or not _can_compile(device.type):
         return function

@@ -220,7 +220,7 @@ class Operator:
         return RuntimeError(_TRANSFORMED.format(name=self.name, transform=transform))
 
     def _on_cpu(self, args: Sequence[Any]) -> Any:
-        """Allocate the outputs and run the C++ kernel."""
+        """Allocate the outputs, run the C++ kernel, and return them."""
         lengths = self._shapes.lengths(args)
         outputs = self._shapes.allocate_outputs(args, lengths, cpu.empty)
         values = [*args, *outputs, *lengths]

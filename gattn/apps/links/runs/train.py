@@ -279,9 +279,9 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         )
 
     def evaluate(self, data: LinkData, parts: LinkParts, model: LinkPredictor) -> LinkRun:
-        """Rank the targets of the test links with the model and with each heuristic. The note on
-        noise is stored in the predictor. Raises GraphError if no source of a test link has a target
-        that it is not linked to.
+        """Return the evaluated run: the targets of the test links ranked by the model and by each
+        heuristic. The note on noise is stored in the predictor. Raises GraphError if no source of a
+        test link has a target that it is not linked to.
         """
         settings, links, split = self.settings, data.links, parts.split
         draw = np.random.default_rng(settings.model.seed + 1)

@@ -258,7 +258,10 @@ def place_values(count: int, level: str, entries: Entries) -> tuple[np.ndarray, 
 
 
 def _pair_hydrogens(atoms: np.ndarray, ends: np.ndarray, bonds: np.ndarray, heavy: int) -> None:
-    """Assign to each hydrogen of a SMILES the node of a hydrogen at the same atom, in place."""
+    """Assign to each hydrogen of a SMILES the node of a hydrogen at the same atom; ``atoms`` is
+    changed in place. ``ends`` and ``bonds`` are the bonds of the SMILES and of the graph, whose
+    first ``heavy`` nodes are no added hydrogens.
+    """
     spare = added_hydrogens(bonds.tolist(), heavy)
     for one, other in ends.tolist():
         for entry, neighbour in ((one, other), (other, one)):
@@ -327,7 +330,8 @@ def list_rows(
     level: str, smiles: Sequence[str], arrays: MoleculeArrays, *, add_h: bool
 ) -> Iterator[np.ndarray]:
     """Yield for each of k graphs the row of the predictions of each entry of its list, [m] int64;
-    -1 for an entry that is not in the graph.
+    -1 for an entry that is not in the graph. ``level`` is "atom" or "bond". Raises ValueError if
+    RDKit cannot read a SMILES.
     """
     ptr = first_rows(arrays, level).tolist()
     for i, text in enumerate(smiles):

@@ -114,8 +114,8 @@ def colour_scale(explanations: Sequence[Explanation]) -> float:
 
 
 def _draw(stem: Path, explanation: Explanation, scale: float, title: str) -> None:
-    """Write the picture of an explanation to the files ``stem.svg`` and ``stem.png``. Raises
-    ImportError without matplotlib.
+    """Write the picture of an explanation, with the weight ``scale`` for the strongest colour and a
+    title, to the files ``stem.svg`` and ``stem.png``. Raises ImportError without matplotlib.
     """
     for format in ("svg", "png"):
         path = stem.with_name(f"{stem.name}.{format}")
@@ -131,9 +131,7 @@ def _draw(stem: Path, explanation: Explanation, scale: float, title: str) -> Non
 def _atom_lines(
     rows: Sequence[int], explanations: Sequence[Explanation]
 ) -> Iterator[Sequence[object]]:
-    """Yield the header and a row for each atom of ``atoms.csv``; ``explained`` contains, for each
-    method, the explanations of the rows.
-    """
+    """Yield the header and a row for each atom of the explained molecules of ``atoms.csv``."""
     yield ["row", "atom", "symbol", "explained", "weight", "spread"]
     for row, one in zip(rows, explanations):
         for atom, symbol in enumerate(one.symbols):
@@ -144,7 +142,7 @@ def _atom_lines(
 def _molecule_lines(
     rows: Sequence[int], explanations: Sequence[Explanation]
 ) -> Iterator[Sequence[object]]:
-    """Yield the header and a row for each molecule and method of ``molecules.csv``."""
+    """Yield the header and a row for each explained molecule of ``molecules.csv``."""
     yield [
         *("row", "smiles", "prediction", "std", "explained", "explained_value"),
         *("top_atoms", "top_drop", "random_drop", "random_drop_std"),

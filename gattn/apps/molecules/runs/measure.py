@@ -311,7 +311,9 @@ def baseline_predictions(
 def _ridge(
     train: MoleculeInputs, y: Tensor, weights: Tensor, inputs: MoleculeInputs, seed: int
 ) -> Tensor:
-    """Return predictions of a Tanimoto ridge regression, fitted to a sample of labelled rows."""
+    """Return predictions of a Tanimoto ridge regression, fitted to a sample of labelled rows, which
+    ``seed`` determines: [k] for the molecules ``inputs``.
+    """
     labelled = y.isfinite().nonzero().flatten()
     labelled = labelled[draw(len(labelled), BASELINE_ROWS, seed)]
     bits = (train[labelled].counts > 0).float()

@@ -164,7 +164,8 @@ def _grouped_folds(
     groups: Sequence[str], folds: int, seed: int, rule: str, classes: Sequence[tuple[int, float]]
 ) -> np.ndarray:
     """Draw the fold of each item: [n] texts "1", "2", and so on. The groups are shuffled by
-    ``seed``. Raises ValueError unless there are more groups than folds.
+    ``seed``. Raises ValueError unless there are more groups than folds. Each fold has about the
+    same share of each class in ``classes``; ``rule`` names the split in the error.
     """
     from sklearn.model_selection import StratifiedGroupKFold
 
@@ -215,6 +216,8 @@ def _fold_runs(
 ) -> dict[str, RunSettings]:
     """Write the split of each fold to ``splits``, and return the settings of its run. Raises
     ValueError if there are too few groups for the folds, and OSError if a file cannot be written.
+    ``runs`` are the settings of the replicates by name, and ``folds`` is a number or
+    ``column:NAME``.
     """
     rule = title = settings.split
     if isinstance(folds, str):
@@ -266,7 +269,10 @@ def _metrics_table(results: Mapping[str, Mapping[str, Any]]) -> Any:
 def _summary(
     results: Mapping[str, Mapping[str, Any]], table: Any, folds: int, replicates: int
 ) -> dict[str, Any]:
-    """Return the moments of the metrics over the runs, and notes on baselines and intervals."""
+    """Return the moments of the metrics over the runs, and notes on baselines and intervals.
+    ``results`` are the metrics of each run by name, and ``table`` contains the mean, the deviation
+    and the standard error of each metric.
+    """
     first = next(iter(results.values()))
     moments = {
         name: table[table["run"] == name].drop(columns="run").set_index("model").to_dict("index")

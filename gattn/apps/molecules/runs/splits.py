@@ -278,7 +278,9 @@ def stratified_split(
 def draw_validation(
     split: Split, groups: Sequence[str], classes: Sequence[tuple[int, float]], seed: int
 ) -> Split:
-    """Return a split whose validation part is a ninth of the training part."""
+    """Return a split whose validation part is a ninth of the training part, drawn at random so that
+    no group is divided and the classes have equal shares. The other parts are unchanged.
+    """
     items: list[int] = split.train.tolist()
     names = [groups[i] for i in items]
     kinds = [classes[i] for i in items] if classes else []

@@ -414,8 +414,9 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         return replace(data, source=source, molecules=molecules), split, [note]
 
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> MoleculeEstimator:
-        """Train the model. A note about the related targets is added to ``parts.notes``. Raises
-        ValueError if all molecules with related labels are in the test part.
+        """Train the model on the training part, and return it. A note about the related targets is
+        added to ``parts.notes``. Raises ValueError if all molecules with related labels are in the
+        test part.
         """
         data, settings = parts.data, self.settings
         estimator = data.estimator

@@ -153,7 +153,8 @@ class ShardFiles:
     def read_record(self) -> dict[str, Any] | None:
         """Return the record of a finished shard; None if it is unfinished or its table is damaged.
 
-        The table is read, and its checksum is compared with the record.
+        The table is read, and its checksum is compared with the record. Raises OSError if a file
+        cannot be read.
         """
         try:
             record = json.loads(self.record.read_bytes())

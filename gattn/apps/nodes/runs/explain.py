@@ -294,8 +294,9 @@ def _sentences(
 def _picture(
     estimator: NodeEstimator, graph: AttributedGraph, explanation: NodeExplanation
 ) -> bytes:
-    """Draw the explained node, its most influential neighbours, and its attention to them, relative
-    to the largest one. Raises ImportError without matplotlib or networkx.
+    """Return a PNG drawing of the explained node, its most influential neighbours, and its
+    attention to them, relative to the largest one. Raises ImportError without matplotlib or
+    networkx.
     """
     others, title = explanation.neighbours, str(graph.names[explanation.place])
     edges = np.stack([1 + np.arange(len(others)), np.zeros(len(others), np.int64)])

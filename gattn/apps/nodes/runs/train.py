@@ -223,8 +223,8 @@ def _classes(run: NodeRun) -> Section:
 
 
 def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
-    """Draw the network, or a part of it, with predictions and attention weights of the last layer.
-    Raises ImportError without matplotlib or networkx.
+    """Return a figure of the network, or of a part of it, with predictions and attention weights of
+    the last layer. Raises ImportError without matplotlib or networkx.
     """
     edges, alpha = weights[-1]
     labels = [str(name) for name in run.encoded.graph.names]
@@ -605,7 +605,9 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         )  # fmt: skip
 
     def evaluate(self, data: NodeData, parts: NodeParts, model: list[Trial]) -> NodeRun:
-        """Select the trial with the lowest validation loss, and evaluate it and the baselines."""
+        """Return the trial with the lowest validation loss, with its metrics and those of the
+        baselines.
+        """
         trials, settings, encoded, y = model, self.settings, parts.encoded, data.y
         best = best_trial(trials)
         estimator, predicted, split = best.estimator, best.predicted, best.estimator.split_

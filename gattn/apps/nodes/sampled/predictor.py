@@ -51,8 +51,8 @@ class SampledPredictor(ResidualPredictor):
         on_epoch: Callable[[EpochRecord], None],
         threads: int,
     ) -> History:
-        """Train the network on samples of neighbours; see :meth:`NodePredictor.fit`. Raises
-        TrainingError if the loss is not finite.
+        """Train the network on samples of neighbours, and return its history; see
+        :meth:`NodePredictor.fit`. Raises TrainingError if the loss is not finite.
         """
         with limited_threads(ALL, threads):
             return fit_sampled(

@@ -57,7 +57,8 @@ class Reduction:
 
     @classmethod
     def fit(cls, x: Matrix, seed: int) -> Reduction:
-        """Fit the projection to features [n, d] by a randomised singular value decomposition.
+        """Return the projection that is fitted to features [n, d] by a randomised singular value
+        decomposition.
 
         The axes are the first right singular vectors. Up to ``WIDE`` features are not reduced.
         """

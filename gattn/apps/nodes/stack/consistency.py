@@ -125,8 +125,8 @@ class ConsistentNetworks(nn.Module):
         return torch.einsum("nrh,rhc->nrc", hidden, self.weight) + self.bias
 
     def _drop(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """Apply dropout in training, with masks of the given shape from the generator of this
-        model.
+        """Apply dropout with probability 1/2 in training, with masks of the given shape from the
+        generator of this model.
         """
         if not self.training:
             return x

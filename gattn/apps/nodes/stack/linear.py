@@ -162,7 +162,9 @@ class Linear:
 def _logistic(
     x: Matrix, y: NDArray, classes: int, strengths: Sequence[float], scaler: Scaler
 ) -> Iterator[Linear]:
-    """Yield logistic regressions fitted to features [k, d] and classes [k]."""
+    """Yield logistic regressions fitted to features [k, d] and classes [k]. There is one for each
+    inverse penalty in ``strengths``; with a single class, one constant model.
+    """
     from sklearn.linear_model import LogisticRegression
 
     labels = y.astype(int)
@@ -188,7 +190,9 @@ def _logistic(
 def _ridge(
     x: Matrix, y: NDArray, classes: int, strengths: Sequence[float], scaler: Scaler
 ) -> Iterator[Linear]:
-    """Yield ridge regressions fitted to features [k, d] and numbers [k]."""
+    """Yield ridge regressions fitted to features [k, d] and numbers [k]. There is one for each
+    inverse penalty in ``strengths``.
+    """
     from sklearn.linear_model import Ridge
 
     for strength in strengths:

@@ -114,8 +114,9 @@ class StackedPredictor:
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         threads: int = 0,
     ) -> StackedPredictor:
-        """Train a stack; see :meth:`NodePredictor.fit` for the arguments. The seed of the settings
-        determines all random draws. Raises TrainingError if the loss of a network is not finite.
+        """Train a stack, and return it; see :meth:`NodePredictor.fit` for the arguments. The seed
+        of the settings determines all random draws. Raises TrainingError if the loss of a network
+        is not finite.
         """
         graph, is_class = problem.graph, problem.task.is_class
         neighbours = neighbours_of(graph)

@@ -125,7 +125,7 @@ def _cross_fit(
 
 
 def _fit(predicted: NDArray, truth: NDArray) -> NDArray[np.float64]:
-    """Fit the factors [c] for which the sum of cross entropy and penalty is lowest."""
+    """Return the factors [c] for which the sum of cross entropy and penalty is lowest."""
     from scipy.optimize import minimize
 
     logs = np.log(predicted + TINY)

@@ -112,7 +112,8 @@ class ResidualNetwork(nn.Module):
         self, place: int, x: Tensor, graph: Graph, rows: int, terms: Mapping[str, Tensor]
     ) -> Tensor:
         """Return the next hidden vectors of the first ``rows`` destinations of a graph, which may
-        be bipartite if its destinations are the first of its sources.
+        be bipartite if its destinations are the first of its sources. ``place`` is the index of the
+        layer, and ``terms`` are the inputs of the edges.
         """
         x = self.dropout(x)
         ends = x if graph.num_src == graph.num_dst else (x, x[: graph.num_dst])

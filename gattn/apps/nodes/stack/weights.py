@@ -166,7 +166,9 @@ def prior_weights(losses: NDArray) -> NDArray[np.float64]:
 
 
 def _regression_weights(predicted: NDArray, y: NDArray, prior: NDArray) -> NDArray[np.float64]:
-    """Fit nonnegative weights with sum 1 to standardised numbers [m] by least squares."""
+    """Return nonnegative weights with sum 1, one for each array of predictions, fitted to
+    standardised numbers [m] by least squares.
+    """
     from scipy.optimize import nnls
 
     center = y.mean()
