@@ -237,7 +237,7 @@ class DistributedGraph(Graph):
 
 
 def _peers(group: Group, partition: Partition) -> Peers:
-    """Return the processes of a group; raise an error if their number differs from the number of
+    """Return the processes of a group; raise ValueError if their number differs from the number of
     parts in the partition.
     """
     peers = group if isinstance(group, Peers) else Peers(group)

@@ -115,7 +115,9 @@ def unpack(
 
 
 def _lengths(lengths: Sequence[int] | Tensor, count: int, length: int) -> tuple[int, ...]:
-    """Return the lengths as integers; raise an error unless there is one for each sequence."""
+    """Return the lengths as integers; raise TypeError unless they are integers, and ValueError
+    unless there is one for each sequence, at most its length.
+    """
     if isinstance(lengths, Tensor):
         if lengths.is_floating_point() or lengths.is_complex():
             raise TypeError(f"lengths must contain integers or bools; got {lengths.dtype}")

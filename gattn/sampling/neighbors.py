@@ -185,7 +185,9 @@ def _reset(batch_index: Tensor, nodes: Tensor) -> None:
 
 
 def _sizes(graphs: dict[EdgeType, Graph]) -> dict[str, int]:
-    """Return the number of nodes of each type; raise an error if the graphs are inconsistent."""
+    """Return the number of nodes of each type; raise TypeError or ValueError if the graphs are
+    inconsistent or not on the CPU.
+    """
     if not graphs:
         raise ValueError("graphs must contain at least one edge type; got none")
     sizes: dict[str, int] = {}
@@ -207,8 +209,8 @@ def _sizes(graphs: dict[EdgeType, Graph]) -> dict[str, int]:
 def _check_num_neighbors(
     num_neighbors: Mapping[EdgeType, Sequence[int]], graphs: dict[EdgeType, Graph]
 ) -> dict[EdgeType, list[int]]:
-    """Return num_neighbors as a list for each edge type; raise an error unless all lists have
-    the same length.
+    """Return num_neighbors as a list for each edge type; raise TypeError or ValueError unless all
+    edge types have lists of integers of the same length.
     """
     if set(num_neighbors) != set(graphs):
         raise ValueError(
@@ -231,7 +233,9 @@ def _check_num_neighbors(
 
 
 def _check_seed_nodes(kind: str, seeds: Tensor, size: int) -> Tensor:
-    """Return the seed nodes as [b] int64 on the CPU; raise an error if they are out of range."""
+    """Return the seed nodes as [b] int64 on the CPU; raise TypeError unless they are integers, and
+    ValueError unless they are [b] in range.
+    """
     if not isinstance(seeds, Tensor) or seeds.dtype not in _INTEGERS:
         actual = seeds.dtype if isinstance(seeds, Tensor) else type(seeds).__name__
         raise TypeError(f"seed_nodes must be a tensor of integers; got {actual}")

@@ -110,7 +110,8 @@ def _check_columns(
 
 def _trained_columns(folder: Path, key: str) -> Any:
     """Return the columns under a key of the model card; empty if they are unknown or the card is
-    damaged, for which the reader of the model has an error with advice.
+    damaged, for which the reader of the model has an error with advice. Raises OSError if the card
+    cannot be read.
     """
     try:
         card = json.loads((folder / CARD).read_bytes())

@@ -120,6 +120,7 @@ def open_run(
         threads: number of threads inside one operator; 0 to choose it from the size of a batch.
         on_bad_bytes: see :class:`gattn.apps.tables.csv_table.Table`.
         coverage: coverage of the intervals; None for that of the training.
+        lists: whether the model may be one of atoms or bonds.
 
     Raises:
         RunError: the folder does not contain a readable model.

@@ -190,8 +190,8 @@ def _has_files(folder: Path) -> bool:
 
 
 def _metrics(out: Path, inputs: Mapping[str, Sequence[str]]) -> dict[str, Any] | None:
-    """Return the metrics of a finished run, or None; raise an error if the input files have
-    changed.
+    """Return the metrics of a finished run, or None; raise RunError if the input files or the
+    metrics have changed.
     """
     if not (out / METRICS).exists():
         return None

@@ -78,7 +78,7 @@ class Server:
         return chosen
 
     def check_text(self, text: str, what: str) -> str:
-        """Return the text; raise an error if it is longer than the limit.
+        """Return the text; raise RequestError if it is longer than the limit.
 
         Raises:
             RequestError: the text is longer (413).

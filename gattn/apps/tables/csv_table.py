@@ -391,7 +391,8 @@ def _is_compressed(path: Path) -> bool:
 
 
 def _without_nul(table: Table, lines: Iterator[str]) -> Iterator[str]:
-    """Yield the lines; raise an error for a NUL byte, with which ``csv`` before Python 3.11 fails.
+    """Yield the lines; raise ValueError for a NUL byte, with which ``csv`` before Python 3.11
+    fails.
 
     A NUL byte is in no text. Usually, such a file is UTF-16 without a byte order mark.
     """

@@ -132,7 +132,9 @@ class NeighborLoader(NodeLoader):
         self._transform = transform
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the mini-batches of an epoch in order."""
+        """Yield the mini-batches of an epoch in order. The generator of the loader draws the seed
+        of the epoch.
+        """
         first = int(torch.empty((), dtype=torch.int64).random_(2**62, generator=self.generator))
         # The batch sampler is None only if batch_size is None, for which the constructor raises an
         # error.

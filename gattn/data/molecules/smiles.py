@@ -110,7 +110,9 @@ def parse_any_size(smiles: str) -> Mol:
 
 
 def _parse(core: str, extension: str, text: str) -> Mol:
-    """Parse a SMILES and its extension with RDKit; raise an error with the reason if this fails."""
+    """Parse a SMILES and its extension with RDKit; raise ValueError with the reason if
+    this fails.
+    """
     from rdkit import Chem
 
     try:

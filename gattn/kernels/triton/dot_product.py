@@ -149,7 +149,9 @@ def dot_product_backward(
     wants_edge_attr: bool,
     wants_edge_weight: bool,
 ) -> tuple[Tensor, ...]:
-    """Return the gradients of query, key, value, bias, edge_attr, edge_proj and edge_weight."""
+    """Return the gradients of query, key, value, bias, edge_attr, edge_proj and edge_weight; the
+    tensor is empty for an input that is absent or whose gradient is not requested.
+    """
     input_bias, attn_bias = attn_bias, per_head(attn_bias, query.shape[1])
     grad_attn_bias = head_gradients(attn_bias, wants_attn_bias, row_sum)
     grad_weight = head_gradients(edge_weight, wants_edge_weight, row_sum)

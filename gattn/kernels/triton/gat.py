@@ -134,7 +134,9 @@ def gat_backward(
     wants_attn_bias: bool,
     wants_edge_weight: bool,
 ) -> tuple[Tensor, ...]:
-    """Return the gradients of query_score, key_score, value, edge_score, bias and edge_weight."""
+    """Return the gradients of query_score, key_score, value, edge_score, bias and edge_weight; the
+    tensor is empty for an input that is absent or whose gradient is not requested.
+    """
     _, _, perm, _, row, csr2csc, *_ = layout
     (n, heads), (m, value_heads, channels) = query_score.shape, value.shape
     query_score, key_score, value, edge_score, grad_out = contiguous(

@@ -109,7 +109,8 @@ def gatv2_backward(
     """Compute the gradients of query, key, value, weight and of the edge arguments.
 
     If value is None, the keys are also the values: the gradient of value is empty, and the gradient
-    of key includes it.
+    of key includes it. The other tensors are empty for an input that is absent or whose gradient is
+    not requested.
     """
     _, col, perm, _, row, csr2csc, *_ = layout
     (_, heads, channels), e = query.shape, col.numel()
@@ -180,7 +181,9 @@ def _edge_gradients(
     activation: str,
     wants_edge_attr: bool,
 ) -> tuple[Tensor | None, Tensor]:
-    """Return the gradients of edge_attr (None unless requested) and of edge_proj."""
+    """Return the gradients of edge_attr, [e, d] (None unless requested), and of edge_proj,
+    [h, c, d].
+    """
     (heads, channels, features), e = edge_proj.shape, col.numel()
     width = max(16, pad(channels))
     reduction = 2 if edge_terms.dtype == torch.float64 else 1

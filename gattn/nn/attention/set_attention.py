@@ -106,7 +106,8 @@ class MultiheadAttentionBlock(pyg.MultiheadAttentionBlock, SetModule):
         return self._residual(x, out.flatten(1))
 
     def pool(self, seed: Tensor, y: Tensor, segments: Graph) -> Tensor:
-        """Compute the attention of k learned seeds to the rows of each segment.
+        """Compute the attention of k learned seeds to the rows of each segment, in training with
+        dropout of the weights.
 
         The seeds are the same for all segments, so the scores are computed without forming the
         keys. The bias of the keys is left out, because it shifts all scores of a seed by the same

@@ -67,8 +67,7 @@ def clamp_score(score: Tensor) -> Tensor:
 def read_required(
     edge_index: Adj | Graph, edge_attr: Tensor | None, x: Tensor
 ) -> tuple[Graph, Tensor]:
-    """Return the graph between the rows of x and the features of its edges, [e, d]; an error is
-    raised without features.
+    """Return the graph between the rows of x and the features of its edges, [e, d].
 
     Raises:
         TypeError: if there are no edge features.

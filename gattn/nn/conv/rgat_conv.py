@@ -213,7 +213,9 @@ class RGATConv(pyg.RGATConv, AttentionConv):
         return self.weight if self.num_blocks is not None else self.weight.unsqueeze(1)
 
     def _score(self, query: Tensor, key: Tensor, edge_attr: OptTensor, pairs: Graph) -> Tensor:
-        """Return the score s of every edge, [e, h * dim]."""
+        """Return the score s of every edge, [e, h * dim]. Raises ValueError for edge features
+        without edge_dim.
+        """
         query, key = infinite_as_nan(query), infinite_as_nan(key)
         edge = None if edge_attr is None else self._edge_term(edge_attr)
         if self.attention_mode == "additive-self-attention":

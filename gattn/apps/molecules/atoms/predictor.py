@@ -68,7 +68,9 @@ def environment_codes(arrays: MoleculeArrays, level: str) -> np.ndarray:
 
 
 def _hashed(features: Tensor) -> np.ndarray:
-    """Return a hash code for each of r rows of features, [r] uint64."""
+    """Return a hash code for each of r rows of features, [r] uint64. The factors of the hash are
+    random numbers with a fixed seed.
+    """
     words = features.contiguous().numpy().view(np.uint32).astype(np.uint64)
     random = np.random.default_rng(0).integers(1, 2**62, words.shape[1], dtype=np.uint64)
     return (words * (2 * random + np.uint64(1))).sum(1, dtype=np.uint64)
@@ -293,7 +295,9 @@ class AtomBatches(MoleculeBatches):
         return self._graphs(positions), y, self._of_targets.expand_as(y)
 
     def make_network(self, settings: MoleculeSettings, seed: int) -> AtomNetwork:
-        """Return a new network for the atoms or bonds."""
+        """Return a new network for the atoms or bonds. Its weights are drawn from the seed, and
+        torch's global generator is not used.
+        """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return AtomNetwork(settings, self._level, self.outputs)

@@ -533,9 +533,7 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         }
 
     def tables(self, run: MoleculeRun) -> Mapping[str, Iterator[Sequence[object]]]:
-        """Return the tables to write: predictions for the validation and test parts, and the
-        left-out rows.
-        """
+        """Return the table to write: the predictions of the validation and test parts."""
         parts = {part: run.part(part) for part in run.predictions}
         rows = prediction_table(
             run.estimator, run.data.source, parts, run.predictions, self.settings.coverage

@@ -182,7 +182,7 @@ class Blocks:
 
     def _edge_parts(self) -> list[Any]:
         """Return the blocks of :meth:`edge_blocks`; a pair stands for the product of a matrix and
-        features.
+        features. Wide features are projected by a random matrix with a fixed seed.
         """
         neighbours, parts = self.neighbours, []
         if neighbours.typed:

@@ -49,8 +49,8 @@ class Combination:
             label_free: names of the components that do not read labels.
 
         Returns:
-            The weights and factors, with the combined predictions of the validation part, in which
-            no node has an influence on its own prediction.
+            The weights and factors, with the predictions of the validation part that
+                :func:`cross_fit` combines.
         """
         y, is_class = to.y, to.is_class
         parts, truth = _rows(outputs, to.val), y[to.val]
