@@ -72,6 +72,9 @@ class NeighborSampler:
                 repeated node are sampled for each occurrence.
             random_seed: seed of the random generator, from 0 to 2**63 - 1.
 
+        Returns:
+            The sampled nodes and edges; empty without seed nodes.
+
         Raises:
             TypeError: seed_nodes is no integer tensor.
             ValueError: a seed node is out of range, or the batch has 2**31 edges.
@@ -135,6 +138,9 @@ class TypedNeighborSampler:
         Args:
             seed_nodes: for each node type [b] of an integer dtype, node indices.
             random_seed: seed of the random generator, from 0 to 2**63 - 1.
+
+        Returns:
+            The sampled nodes and edges of each type; empty without seed nodes.
 
         Raises:
             TypeError: seed_nodes are no integer tensors.

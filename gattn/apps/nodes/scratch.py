@@ -34,7 +34,9 @@ class Scratch:
         self._count = 0
 
     def array(self, rows: int, columns: int) -> NDArray[np.float32]:
-        """Return a new array [rows, columns] float32, in a file if it is large."""
+        """Return a new array [rows, columns] float32, in a new file of the folder if it
+        is large.
+        """
         if 4 * rows * columns <= IN_MEMORY:
             return np.empty((rows, columns), np.float32)
         self._count += 1

@@ -57,7 +57,7 @@ class ModelPool:
             **kwargs: further arguments by name.
 
         Raises:
-            RequestError: the process was killed (503); a new process is started.
+            RequestError: the process was killed (503); the pool is replaced by new processes.
         """
         loop, executor = asyncio.get_running_loop(), self._executor
         if self.workers == 1:

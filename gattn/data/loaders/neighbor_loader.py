@@ -165,7 +165,9 @@ class NeighborLoader(NodeLoader):
         return batch.pin_memory() if self.pin_memory and torch.cuda.is_available() else batch
 
     def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Any:
-        """Convert a sample to a batch with PyG's fields and gattn's graphs."""
+        """Convert a sample to a batch with PyG's fields and gattn's graphs, and apply the transform
+        of the loader. The metadata of the sample are changed to those of PyG.
+        """
         # PyGSampler.draw always sets the metadata, although its type may be None.
         assert out.metadata is not None
         input_id, seed_time, sample = out.metadata

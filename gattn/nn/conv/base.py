@@ -367,7 +367,9 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
         return tile_heads(values.unflatten(1, (self.heads, -1)), 1, heads)
 
     def warn_of_ignored(self, edge_attr: Tensor) -> None:
-        """Issue one warning that a layer without edge_dim ignores edge_attr, like PyG's layer."""
+        """Issue one warning that a layer without edge_dim ignores edge_attr, like PyG's layer. A
+        layer warns once, and compiled code never.
+        """
         if self._warned or torch.compiler.is_compiling():
             return
         width = 1 if edge_attr.dim() == 1 else edge_attr.shape[-1]

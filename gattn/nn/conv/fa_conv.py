@@ -137,7 +137,8 @@ class FAConv(pyg.FAConv, AttentionConv):
     def message(
         self, x_j: Tensor, alpha_j: Tensor, alpha_i: Tensor, edge_weight: OptTensor
     ) -> Tensor:
-        """Return the features of the source nodes, [e, d], multiplied by the weights of the edges.
+        """Return the features of the source nodes, [e, d], multiplied by the weights of the edges
+        after dropout. The weights before dropout are stored in the layer.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """

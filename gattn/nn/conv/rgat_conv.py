@@ -297,7 +297,8 @@ class RGATConv(pyg.RGATConv, AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the values of the source nodes, multiplied by the weights of the edges.
+        """Return the values of the source nodes, multiplied by the weights of the edges. The
+        weights are stored in the layer.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """

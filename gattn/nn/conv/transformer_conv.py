@@ -161,7 +161,8 @@ class TransformerConv(pyg.TransformerConv, AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the values of the source nodes, [e, h, c], multiplied by the attention weights.
+        """Return the values of the source nodes, [e, h, c], multiplied by the attention weights
+        after dropout. The weights before dropout are stored in the layer.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """

@@ -277,7 +277,9 @@ class Operator:
         return saved
 
     def recompute_output(self, saved: SavedValues) -> None:
-        """Compute the first output again from the saved values. The result has the same bits."""
+        """Compute the first output again from the saved values, and store it there. The result has
+        the same bits.
+        """
         assert self.saved_out is not None
         result = below_autograd(self.overload, *map(saved.__getitem__, self.parameters))
         saved[self._saved[self.saved_out]] = result if isinstance(result, Tensor) else result[0]
