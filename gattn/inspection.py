@@ -107,9 +107,8 @@ def explain_path(model: Module, *inputs: Any, **kwargs: Any) -> PathReport:
 
     The forward pass runs on tensors without memory: floating-point numbers are not computed, and no
     tensor of size [e, c] is allocated. Integer and boolean tensors, such as ``edge_index`` and
-    ``batch``,
-    are read, and edges are sorted as in an ordinary forward. The model, its buffers and the random
-    state stay as they are.
+    ``batch``, are read, and edges are sorted as in an ordinary forward. The model, its buffers and
+    the random state stay as they are.
 
     Args:
         model: any module, in the mode (training or not) in which it is to run.

@@ -59,10 +59,9 @@ def init_processes(backend: str | None = None, *, timeout: float = TIMEOUT) -> I
     block.
 
     Without torchrun there is one process. Every process waits at the end of the block for the
-    others. If one dies or
-    raises an error, each of the others raises a :class:`ProcessFailure` that names it. They raise
-    it at once if the connection breaks, or after ``timeout`` seconds if the process hangs, plus a
-    few seconds to check which processes are alive.
+    others. If one dies or raises an error, each of the others raises a :class:`ProcessFailure` that
+    names it. They raise it at once if the connection breaks, or after ``timeout`` seconds if the
+    process hangs, plus a few seconds to check which processes are alive.
 
     Args:
         backend: backend of torch.distributed; None for ``"nccl"`` if torch finds a CUDA device, and

@@ -331,8 +331,8 @@ def calibrate(
 
     def fit(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Fit the weights of the components, and the coefficients of the error variance or the
-        calibration of the classes, to the molecules at ``rows``. Returns the
-        weights, the coefficients and the offsets of the classes.
+        calibration of the classes, to the molecules at ``rows``. Returns the weights, the
+        coefficients and the offsets of the classes.
         """
         means = components.means(members, left_out[0], forest_few)
         sources = components.error_inputs(means, members, left_out[1])

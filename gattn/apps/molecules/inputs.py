@@ -33,9 +33,8 @@ MAPPED = re.compile(r"\[\d*([A-Za-z][a-z]?|\*)[^\]]*:(\d+)\]")
 class ReactionInputs(MoleculeInputs):
     r"""Inputs of a model for k reactions, as condensed graphs of reaction.
 
-    A graph has one
-    node for each pair of atoms with the same map number, and one node for every other atom of the
-    reactants or products. The features of a node and of an edge are
+    A graph has one node for each pair of atoms with the same map number, and one node for every
+    other atom of the reactants or products. The features of a node and of an edge are
 
     .. math:: r \,\Vert\, (p - r)
 
@@ -267,9 +266,8 @@ def mapped_atoms(smiles: str) -> list[tuple[str, int]]:
 class JoinedInputs(MoleculeInputs):
     """Inputs of a model for k rows of c molecules each.
 
-    The graph of a row
-    contains all of its molecules, without edges between them. The fingerprints and descriptors of
-    the molecules are concatenated.
+    The graph of a row contains all of its molecules, without edges between them. The fingerprints
+    and descriptors of the molecules are concatenated.
 
     Attributes:
         base: the different molecules of all rows.

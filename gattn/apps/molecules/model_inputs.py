@@ -136,9 +136,8 @@ def _join_rows(parts: Sequence[PackedRows]) -> PackedRows:
 class PackedView(MoleculeInputs):
     """View of selected molecules; the data remain in the arrays of all molecules.
 
-    Indexing copies no
-    molecule. Graphs, counts and descriptors are expanded at each access, so read them one batch at
-    a time.
+    Indexing copies no molecule. Graphs, counts and descriptors are expanded at each access, so read
+    them one batch at a time.
 
     Attributes:
         packed: all molecules.

@@ -631,8 +631,8 @@ class MoleculeNetwork(AtomLayers):
         \,\Vert\, d \,\Vert\, z\Bigr)
 
     The learned queries of ``attend`` compute weighted means of the atoms. The sum of the atoms is
-    added because means do not depend on the number of atoms. d are the f
-    descriptor columns of the user, and z the columns of :class:`MoleculeColumns`.
+    added because means do not depend on the number of atoms. d are the f descriptor columns of the
+    user, and z the columns of :class:`MoleculeColumns`.
 
     Args:
         settings: ``width``, ``layers``, ``heads`` and ``dropout`` are read.

@@ -73,8 +73,8 @@ class MoleculeSettings(TrainingSettings):
     target_transform: Transform = "none"
     """Transform of the labels before training, so that no prediction and no interval is outside the
     possible values. log10 is for positive numbers such as concentrations, and logit for fractions
-    between 0 and 1. Predictions,
-    intervals and errors are in the original unit. Classification ignores it.
+    between 0 and 1. Predictions, intervals and errors are in the original unit. Classification
+    ignores it.
     """
     standardize: tuple[Standardization, ...] = ()
     """Standardisation of every molecule before training and before each prediction.

@@ -68,9 +68,8 @@ def read_labels(
 
     Raises:
         GraphError: there are no labels, their number differs from the number of nodes, both ``y``
-            and
-            ``label`` exist, ``y`` may be a coordinate because there is also ``x``, or a tensor of
-            classes contains a number below -1.
+            and ``label`` exist, ``y`` may be a coordinate because there is also ``x``, or a tensor
+            of classes contains a number below -1.
     """
     notes, is_tensor = [], isinstance(y, Tensor)
     if y is not None:

@@ -396,8 +396,8 @@ def flat_table(
     """Convert attributes that have several values per node to columns with one value per node.
 
     Lists of numbers of equal length become columns ``x.0``, ``x.1``, ..., also if they are written
-    as texts, such as ``[0.5, 2]`` or ``0,1,0,0``. A list of texts becomes
-    one text. Dictionaries, such as the positions and colours of a GEXF file, are left out.
+    as texts, such as ``[0.5, 2]`` or ``0,1,0,0``. A list of texts becomes one text. Dictionaries,
+    such as the positions and colours of a GEXF file, are left out.
 
     Args:
         table: n rows of attributes.

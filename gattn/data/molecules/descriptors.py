@@ -2,9 +2,8 @@
 
 Slower descriptors are omitted, such as chi and kappa indices over paths of three and four bonds,
 and so are descriptors that are functions of the graph's size. Crippen's logP and molar refractivity
-are
-summed over heavy atoms only: with explicit hydrogens they take three times as long and are equally
-useful to models.
+are summed over heavy atoms only: with explicit hydrogens they take three times as long and are
+equally useful to models.
 """
 
 from __future__ import annotations

@@ -66,9 +66,8 @@ def atom_features(atom: Atom) -> list[float]:
     These properties are one-hot codes, each with a last column for "other": element, degree (bonds
     to other atoms of the molecule), formal charge, chirality, implicit hydrogens and hybridisation.
     They are followed by two flags, aromatic and in a ring (0 or 1), and by the atomic mass in units
-    of
-    100 Da, which distinguishes isotopes of heavy atoms. The chirality is the CIP label, which does
-    not depend on the order of the atoms (:func:`gattn.data.molecules.stereo.configurations`).
+    of 100 Da, which distinguishes isotopes of heavy atoms. The chirality is the CIP label, which
+    does not depend on the order of the atoms (:func:`gattn.data.molecules.stereo.configurations`).
 
     Args:
         atom: an RDKit ``Atom`` of a sanitised molecule.

@@ -1,8 +1,7 @@
 """Kernels on edges: softmax of scores, weighted sums and dot products.
 
 They are used for custom scores, SuperGATConv, RGATConv, FAConv and the readouts that score nodes.
-The
-weighted sum is also the pass by source in the backward of dot-product attention.
+The weighted sum is also the pass by source in the backward of dot-product attention.
 
 Bytes read and written, for values of s bytes, sums of w = 4 bytes (8 in fp64), int32 indices and
 F = h c:

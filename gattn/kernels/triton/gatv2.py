@@ -1,8 +1,7 @@
 """Forward pass of GATv2: out_i = sum_j w_ij softmax_j(w . act(q_i + k_j + W a_ij) + bias_ij) v_j.
 
 These are the kernels of GATv2Conv and GraphAttention(score="additive"), which is Bahdanau's score.
-The backward
-is in `gatv2_backward`.
+The backward is in `gatv2_backward`.
 
 Bytes read and written, for numbers of s bytes, sums of w = 4 bytes (8 in fp64), int32 indices and
 F = h c. Values that differ from the keys add F s per edge; W and w stay in the cache.

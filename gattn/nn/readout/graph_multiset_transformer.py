@@ -19,8 +19,7 @@ class GraphMultisetTransformer(SegmentReadout, pyg.GraphMultisetTransformer, Set
     .. math:: y_g = \mathrm{PMA}_1(\mathrm{SAB}(\mathrm{PMA}_k(X_g)))
 
     The arguments, the parameters and the results, except for graphs without nodes, are the same as
-    in
-    ``torch_geometric.nn.GraphMultisetTransformer``. Nothing is padded, and the index need not be
+    in ``torch_geometric.nn.GraphMultisetTransformer``. Nothing is padded, and the index need not be
     sorted.
 
     Args:

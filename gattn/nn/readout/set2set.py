@@ -24,8 +24,7 @@ class Set2Set(SegmentReadout, pyg.Set2Set, Twin):
         y_g = [q_T, r_T]
 
     The arguments, the parameters and the results are the same as in ``torch_geometric.nn.Set2Set``.
-    The
-    dot product, the softmax and the sum are computed by one operator.
+    The dot product, the softmax and the sum are computed by one operator.
 
     Args:
         in_channels: number of node features, d.

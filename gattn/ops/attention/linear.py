@@ -47,8 +47,7 @@ def linear_attention(
         segments: graph in which edge j leads from node j of m nodes to its graph, one of g, as
             :func:`gattn.graphs.pooling_graph` returns it.
         query_segments: the graph from each query to its graph, for cross-attention; None if the
-            queries belong to
-            the same nodes as the keys.
+            queries belong to the same nodes as the keys.
         feature_map: phi: ``"elu"`` for elu(x) + 1, ``"relu"``, or ``"identity"`` for query and key
             that are already features, none negative.
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.

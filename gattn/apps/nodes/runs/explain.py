@@ -221,9 +221,9 @@ def explain_graph_node(
     """Explain the prediction of one node of a graph.
 
     The folder ``out`` has the tables ``neighbours.csv`` and ``attributes.csv``, with one row for
-    each :class:`Influence`, and ``network.png``, a picture of the node
-    and its neighbours. If the node attends to itself, the last row of ``neighbours.csv`` is the
-    node itself, without a prediction.
+    each :class:`Influence`, and ``network.png``, a picture of the node and its neighbours. If the
+    node attends to itself, the last row of ``neighbours.csv`` is the node itself, without a
+    prediction.
 
     Args:
         run: the folder of a trained model.
