@@ -199,17 +199,6 @@ def _two_types(module, x, edge_index):
     return torch.cat(list(out.values()))
 
 
-def _nodes_of_pair(module, x, edge_index, edge_attr):
-    """Return the nodes of a layer that returns nodes and edges."""
-    return module(x, edge_index, edge_attr)[0]
-
-
-def _features_of_edges(module, x, edge_index, edge_attr):
-    """Return the nodes of a layer whose edge features have the width of the nodes."""
-    wide = F.pad(edge_attr, (0, x.shape[1] - edge_attr.shape[1]), value=1.0)
-    return module(x, edge_index, wide)[0]
-
-
 TWO_TYPES = (["a", "b"], [("a", "to", "b"), ("b", "to", "a")])
 
 
@@ -288,12 +277,6 @@ LAYERS = (
     Layer("HypergraphConv", _heads(use_attention=True), call=_hyperedges),
     Layer("ExphormerConv", _arguments(in_dim=WIDTH, out_dim=6, num_heads=2, edge_dim=EDGE_WIDTH),
           edge_attr=True, one_set=True),
-    Layer("GTConv",
-          _arguments(in_dim=WIDTH, out_dim=6, num_heads=2, edge_dim=EDGE_WIDTH, layer_norm=True,
-               batch_norm=False),
-          edge_attr=True, one_set=True, call=_nodes_of_pair),
-    Layer("GRITConv", _arguments(channels=WIDTH, layer_norm=True, batch_norm=False),
-          edge_attr=True, one_set=True, call=_features_of_edges),
     # Layers for heterogeneous graphs.
     Layer("HGTConv", _heads(out_channels=6, metadata=NODES), call=_one_type),
     Layer("HGTConv, two types", _heads(out_channels=6, metadata=TWO_TYPES), call=_two_types,

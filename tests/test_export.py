@@ -173,13 +173,13 @@ def test_every_layer_with_edge_terms_is_in_the_export_test():
 
 
 class Walks(tnn.Module):
-    """Module that computes the walk probabilities of a graph."""
+    """Module that computes the return probabilities of a graph."""
 
     def forward(self, edge_index):
         return return_probabilities(edge_index, 6, steps=3)
 
 
-def test_exported_walk_probabilities_equal_those_of_torch():
+def test_exported_return_probabilities_equal_those_of_torch():
     edges = torch.tensor([[0, 1, 1, 4], [1, 2, 0, 5]])
     program = torch.export.export(Walks(), (edges.flip(1),), strict=False).module()
     torch.testing.assert_close(program(edges), Walks()(edges))

@@ -1,6 +1,4 @@
-"""Layers in which edge features multiply queries and keys, in gattn and with PyG's message
-passing.
-"""
+"""The layer ExphormerConv, in gattn and with PyG's message passing."""
 
 from __future__ import annotations
 
@@ -18,23 +16,20 @@ from benchmarks.sides.inputs import CHANNELS, EDGE_DIM, HEADS, WIDTH, edge_attr
 
 
 class _Messages(MessagePassing):
-    """Attention of these layers written with PyG's message passing: sums of values, and new edge
-    features.
-    """
+    """Attention of the layer written with PyG's message passing."""
 
-    def __init__(self, layer: gattn.nn.ExphormerConv | gattn.nn.GTConv) -> None:
+    def __init__(self, layer: gattn.nn.ExphormerConv) -> None:
         super().__init__(aggr="add", node_dim=0)
         self.layer = layer
 
-    def forward(self, x: Tensor, edge_index: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, edge_index: Tensor, features: Tensor) -> Tensor:
         layer = self.layer
         maps = layer.lin_query, layer.lin_key, layer.lin_value
         query, key, value = (linear(x).view(-1, HEADS, CHANNELS) for linear in maps)
-        products = layer.product if isinstance(layer, gattn.nn.GTConv) else layer.score
-        weight = products.lin(features).view(-1, HEADS, CHANNELS) / math.sqrt(CHANNELS)
+        weight = layer.score.lin(features).view(-1, HEADS, CHANNELS) / math.sqrt(CHANNELS)
         stream = self.edge_updater(edge_index, query=query, key=key, weight=weight)
         out = self.propagate(edge_index, stream=stream, value=value, size=(len(x), len(x)))
-        return out.flatten(1), stream.flatten(1)
+        return out.flatten(1)
 
     def edge_update(self, query_i: Tensor, key_j: Tensor, weight: Tensor) -> Tensor:
         return query_i * key_j * weight
@@ -53,28 +48,8 @@ def exphormer(side: str, topology: Topology, dtype: torch.dtype) -> Contender:
 
     def forward() -> Tensor:
         if side == "pyg":
-            return messages(x, topology.edge_index, features)[0]
+            return messages(x, topology.edge_index, features)
         return layer(x, topology.edge_index, features)
-
-    return Contender(forward, {"x": x, **dict(layer.named_parameters())})
-
-
-def gt(side: str, topology: Topology, dtype: torch.dtype) -> Contender:
-    """Create a whole GTConv layer, whose output contains the rows of nodes and then of edges."""
-    torch.manual_seed(0)
-    width = HEADS * CHANNELS
-    layer = gattn.nn.GTConv(
-        WIDTH, width, HEADS, layer_norm=True, batch_norm=False, edge_dim=EDGE_DIM
-    )
-    layer = layer.to(dtype)
-    x, features = _inputs(topology, dtype)
-    messages = _Messages(layer)
-
-    def forward() -> Tensor:
-        if side == "pyg":
-            out, stream = messages(x, topology.edge_index, features)
-            return torch.cat([layer.node_update(x, out), layer.edge_update(features, stream)])
-        return torch.cat(layer(x, topology.edge_index, features))
 
     return Contender(forward, {"x": x, **dict(layer.named_parameters())})
 

@@ -60,7 +60,6 @@ OTHER_LAYERS = {
     "SuperGATConv": layers.supervised,
 }
 EXPHORMER = {"ExphormerConv": edge_products.exphormer}
-EDGE_PRODUCTS = {**EXPHORMER, "GTConv": edge_products.gt}
 # PyG's SGFormer treats the padding of a batch as nodes, so the results of both libraries agree only
 # on a single graph.
 TRANSFORMERS = {
@@ -111,7 +110,7 @@ def comparisons() -> dict[str, Comparison]:
         )
     for group, topology in {"esol-64": esol_64, "esol-512": esol_512}.items():
         of_batches = {name: make for name, make in TRANSFORMERS.items() if name != "SGFormer"}
-        for name, make in {**ALL_LAYERS, **EDGE_PRODUCTS, **of_batches}.items():
+        for name, make in {**ALL_LAYERS, **EXPHORMER, **of_batches}.items():
             suite.append(Comparison(f"{group}/{name}", topology, make))
         for name, make in OPERATORS.items():
             suite.append(Comparison(f"{group}/operator/{name}", topology, make))

@@ -24,8 +24,6 @@ from gattn.nn.conv.gate_conv import GATEConv
 from gattn.nn.conv.gatv2_conv import GATv2Conv
 from gattn.nn.conv.general_conv import GeneralConv
 from gattn.nn.conv.gps_conv import GPSConv
-from gattn.nn.conv.grit_conv import GRITConv
-from gattn.nn.conv.gt_conv import GTConv
 from gattn.nn.conv.han_conv import HANConv
 from gattn.nn.conv.heat_conv import HEATConv
 from gattn.nn.conv.hgt_conv import HGTConv
@@ -57,8 +55,6 @@ __all__ = [
     "GATEConv",
     "GATv2Conv",
     "GPSConv",
-    "GRITConv",
-    "GTConv",
     "GeneralConv",
     "GraphAttention",
     "GraphMultisetTransformer",

@@ -1,4 +1,4 @@
-"""Return probabilities of random walks, and probabilities of walks between two nodes."""
+"""Return probabilities of random walks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.graph import Graph, as_graph, check_graph
+from gattn.graph import Graph, as_graph
 from gattn.graph.edge_input import check_count
 
 
@@ -66,63 +66,6 @@ def return_probabilities(
     return torch.stack([_diagonal(walk), *later], dim=1).to(torch.get_default_dtype())
 
 
-def walk_probabilities(
-    edges: Any, over: Graph, *, steps: int, edge_weight: Tensor | None = None
-) -> Tensor:
-    r"""Compute the probability that a random walk from one node of an edge is at the other node
-    after 1, 2, ... steps.
-
-    .. math:: p_{ijt} = (P^t)_{ij}, \qquad P = D^{-1} A, \qquad t = 0, \dots, K - 1
-
-    for every edge j → i of ``over``, the graph on which attention runs, such as each molecule's
-    complete graph. Walks follow ``edges``, for example the bonds. All matrices are sparse.
-
-    Args:
-        edges: a :class:`gattn.Graph` among the nodes of ``over``, or edges from which a Graph can
-            be created; walks follow edges from source to destination.
-        over: graph with n nodes; its edges are the node pairs.
-        steps: number of probabilities, K.
-        edge_weight: weights >= 0 of ``edges``, in the caller's order; None if all are 1.
-
-    Returns:
-        [e, steps] in the default dtype, computed in fp64, in the caller's edge order of
-        ``over``; zeros for pairs that no walk connects.
-
-    Raises:
-        TypeError: steps is not an int, or ``over`` is not a Graph.
-        ValueError: steps < 1, the graphs have different numbers of nodes, or weights are negative
-            or have a wrong shape.
-
-    Reference:
-        Ma et al., "Graph inductive biases in transformers without message passing" (ICML 2023).
-
-    Example:
-        >>> import torch
-        >>> from gattn import graphs
-        >>> from gattn.structure import walk_probabilities
-        >>> bonds = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-        >>> walk_probabilities(bonds, graphs.complete([3]), steps=3)[:3]
-        tensor([[1.0000, 0.0000, 0.5000],
-                [0.0000, 1.0000, 0.0000],
-                [0.0000, 0.0000, 0.5000]])
-    """
-    check_count("steps", steps, 1)
-    check_graph("over", over)
-    if over.num_src != over.num_dst:
-        raise ValueError(f"over must have the same nodes as sources and destinations; got {over!r}")
-    nodes = over.num_src
-    walk = _one_step(as_graph(edges, nodes), edge_weight)
-    node = torch.arange(nodes, device=over.device)
-    power = _matrix(node, node, torch.ones(nodes, dtype=torch.float64, device=over.device), nodes)
-    source, destination = over.edge_index
-    codes = destination * nodes + source
-    probabilities = [_entries(power, codes)]
-    while len(probabilities) < steps:
-        power = _product(power, walk)
-        probabilities.append(_entries(power, codes))
-    return torch.stack(probabilities, dim=1).to(torch.get_default_dtype())
-
-
 def _one_step(graph: Graph, edge_weight: Tensor | None) -> Tensor:
     """Return the sparse transition matrix P, [n, n]. Row i contains the probabilities of the steps
     from node i. A node without edges has a row of zeros. Raises ValueError for a bipartite graph,
@@ -142,19 +85,6 @@ def _one_step(graph: Graph, edge_weight: Tensor | None) -> Tensor:
     degree = weight.new_zeros(graph.num_src).index_add(0, source, weight)
     probability = weight / degree.masked_fill(degree == 0, 1.0)[source]
     return _matrix(source, destination, probability, graph.num_src)
-
-
-def _entries(matrix: Tensor, codes: Tensor) -> Tensor:
-    """Return the entries of a sparse matrix at the codes row * size + column; missing entries
-    are 0.
-    """
-    row, col = matrix.indices()
-    # The codes are in ascending order, as the binary search requires.
-    present = row * matrix.shape[0] + col
-    index = torch.searchsorted(present, codes).clamp(max=max(len(present) - 1, 0))
-    if not len(present):
-        return matrix.values().new_zeros(len(codes))
-    return matrix.values()[index].where(present[index] == codes, 0.0)
 
 
 def _matrix(row: Tensor, col: Tensor, value: Tensor, size: int) -> Tensor:

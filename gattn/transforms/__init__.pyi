@@ -1,11 +1,7 @@
 from gattn.transforms.expanders import AddExpander
-from gattn.transforms.structures import (
-    AddRelativeRandomWalkPE,
-    AddShortestPaths,
-)
+from gattn.transforms.structures import AddShortestPaths
 
 __all__ = [
     "AddExpander",
-    "AddRelativeRandomWalkPE",
     "AddShortestPaths",
 ]

@@ -9,8 +9,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from gattn import graphs
-from gattn.graph.edge_input import check_count
-from gattn.structure import path_features, path_lengths, walk_probabilities
+from gattn.structure import path_features, path_lengths
 
 
 class AddShortestPaths(BaseTransform):
@@ -79,70 +78,6 @@ class AddShortestPaths(BaseTransform):
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}(max_length={self.max_length})"
-
-
-class AddRelativeRandomWalkPE(BaseTransform):
-    r"""Store the probabilities of random walks between every pair of nodes.
-
-    .. math:: p_{ijt} = (P^t)_{ij}, \qquad P = D^{-1} A, \qquad t = 0, \dots, K - 1
-
-    Stores ``walk_index``, [2, n^2], the edges j → i of the complete graph in the form of
-    ``edge_index``, and ``walk_probability``, [n^2, K]. PyG batches both attributes like edges, so
-    :class:`gattn.nn.GRITConv` runs on ``batch.walk_index`` with these features, mapped to its
-    width. The pair of a node with itself has the values of PyG's
-    ``AddRandomWalkPE``.
-
-    Args:
-        walk_length: number of probabilities, K; the first is 1 for a node with itself, else 0.
-        complete: whether to store all pairs; False stores only the pairs that a walk of at most
-            K - 1 steps connects.
-
-    Raises:
-        TypeError: data is no homogeneous ``Data``.
-        ValueError: walk_length < 1.
-
-    Reference:
-        Ma et al., "Graph inductive biases in transformers without message passing" (ICML 2023).
-
-    Example:
-        >>> import torch
-        >>> from gattn.transforms import AddRelativeRandomWalkPE
-        >>> from torch_geometric.data import Data
-        >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=3)
-        >>> data = AddRelativeRandomWalkPE(3, complete=False)(data)
-        >>> data.walk_index
-        tensor([[0, 1, 0, 1, 2],
-                [0, 0, 1, 1, 2]])
-        >>> data.walk_probability
-        tensor([[1., 0., 1.],
-                [0., 1., 0.],
-                [0., 1., 0.],
-                [1., 0., 1.],
-                [1., 0., 0.]])
-    """
-
-    def __init__(self, walk_length: int, *, complete: bool = True) -> None:
-        check_count("walk_length", walk_length, 1)
-        self.walk_length = walk_length
-        self.complete = complete
-
-    def forward(self, data: Any) -> Any:
-        """Store the attributes in a graph and return the graph. Raises TypeError unless it is a
-        homogeneous ``Data``, and ValueError if it has no edges.
-        """
-        nodes, edges = edges_of(data)
-        weight = data.edge_weight if "edge_weight" in data else None
-        over = graphs.complete([nodes], device=edges.device)
-        probability = walk_probabilities(edges, over, steps=self.walk_length, edge_weight=weight)
-        index = over.edge_index
-        if not self.complete:
-            mask = (probability > 0).any(1)
-            index, probability = index[:, mask], probability[mask]
-        data.walk_index, data.walk_probability = index, probability
-        return data
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}(walk_length={self.walk_length})"
 
 
 def edges_of(data: Any) -> tuple[int, Tensor]:

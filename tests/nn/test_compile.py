@@ -29,7 +29,7 @@ DIFFERENTIATED = (
 adds a matrix product to its scores.
 """
 TRACED = (
-    *("AGNNConv", "AttentiveFP", "ExphormerConv", "GeneralConv, edges", "GRITConv", "GTConv"),
+    *("AGNNConv", "AttentiveFP", "ExphormerConv", "GeneralConv, edges"),
     *("HANConv, two types", "PointTransformerConv, networks", "Polynormer", "SGFormer"),
     "ResGatedGraphConv, edges",
 )

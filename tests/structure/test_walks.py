@@ -3,8 +3,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.transforms import AddRandomWalkPE
 
-from gattn import Graph, graphs
-from gattn.structure import return_probabilities, walk_probabilities
+from gattn.structure import return_probabilities
 
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 3, 2, 4, 4, 4], [1, 0, 2, 1, 3, 2, 4, 2, 4, 0]])
 WEIGHT = torch.rand(10, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -16,15 +15,6 @@ WALK = MATRIX / MATRIX.sum(1, keepdim=True).clamp(min=1e-9)
 def test_return_probabilities_are_diagonals_of_powers_of_the_walk_matrix(steps):
     powers = [torch.linalg.matrix_power(WALK, step).diagonal() for step in range(1, steps + 1)]
     actual = return_probabilities(EDGES, 6, steps=steps, edge_weight=WEIGHT)
-    torch.testing.assert_close(actual.double(), torch.stack(powers, dim=1), rtol=1e-6, atol=1e-7)
-
-
-@pytest.mark.parametrize("steps", [1, 2, 5])
-def test_walk_probabilities_are_entries_of_powers_of_the_walk_matrix(steps):
-    over = Graph(torch.tensor([[0, 3, 0, 4, 5, 1, 0], [3, 0, 3, 2, 5, 5, 0]]), 6)
-    source, destination = over.edge_index
-    powers = [torch.linalg.matrix_power(WALK, step)[destination, source] for step in range(steps)]
-    actual = walk_probabilities(EDGES, over, steps=steps, edge_weight=WEIGHT)
     torch.testing.assert_close(actual.double(), torch.stack(powers, dim=1), rtol=1e-6, atol=1e-7)
 
 
@@ -50,7 +40,3 @@ def test_invalid_steps_nodes_or_edge_weights_raise_error():
         return_probabilities(EDGES, (5, 6), steps=2)
     with pytest.raises(ValueError, match=r"edge_weight must be \(10,\) values >= 0"):
         return_probabilities(EDGES, 5, steps=2, edge_weight=torch.ones(4))
-    with pytest.raises(TypeError, match=r"over must be a gattn\.Graph"):
-        walk_probabilities(EDGES, EDGES, steps=2)
-    with pytest.raises(ValueError, match="over must have the same nodes"):
-        walk_probabilities(EDGES, graphs.bipartite([5], [4]), steps=2)

@@ -4,7 +4,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from gattn import Graph, graphs, transforms
 from gattn.nn import RelativeBias
-from gattn.structure import path_features, path_lengths, walk_probabilities
+from gattn.structure import path_features, path_lengths
 
 EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 
@@ -21,18 +21,6 @@ def test_shortest_paths_of_a_pyg_batch_equal_those_of_the_joined_graph():
     expected = path_lengths(batch.edge_index, graph, 2)
     assert torch.equal(batch.path_length, expected)
     assert RelativeBias(4, heads=2)(batch.path_length).shape == (32, 2)
-
-
-def test_walk_probabilities_of_a_pyg_batch_equal_those_of_the_joined_graph():
-    weight = torch.tensor([1.0, 1.0, 3.0, 2.0])
-    transform = transforms.AddRelativeRandomWalkPE(4)
-    batch = Batch.from_data_list([transform(_data(edge_weight=weight)) for _ in range(2)])
-    over = Graph(batch.walk_index, batch.num_nodes)
-    expected = walk_probabilities(batch.edge_index, over, steps=4, edge_weight=weight.repeat(2))
-    assert torch.equal(batch.walk_probability, expected)
-    near = transforms.AddRelativeRandomWalkPE(2, complete=False)(_data())
-    assert near.walk_index.tolist() == [[0, 1, 0, 1, 2, 1, 2, 3], [0, 0, 1, 1, 1, 2, 2, 3]]
-    assert near.walk_probability[:2].tolist() == [[1, 0], [0, 1]]
 
 
 def test_path_features_of_a_pyg_batch_equal_those_of_the_joined_graph():
@@ -70,8 +58,8 @@ def test_expander_edges_of_a_pyg_batch_have_shifted_indices(virtual):
 
 def test_transforms_of_data_without_required_attributes_raise_error():
     with pytest.raises(TypeError, match="data must be a homogeneous"):
-        transforms.AddRelativeRandomWalkPE(2)(HeteroData())
+        transforms.AddShortestPaths(2)(HeteroData())
     with pytest.raises(ValueError, match="data must have edge_attr if features=True"):
         transforms.AddShortestPaths(2, features=True)(_data())
     with pytest.raises(ValueError, match="data must have edge_index"):
-        transforms.AddRelativeRandomWalkPE(2)(Data(num_nodes=3))
+        transforms.AddShortestPaths(2)(Data(num_nodes=3))

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import BatchNorm1d, Dropout, LayerNorm, Linear, Sequential
+from torch.nn import Dropout, LayerNorm, Linear, Sequential
 from torch_geometric.nn.resolver import activation_resolver
 
 from gattn.graph import Graph, as_graph
@@ -224,9 +224,3 @@ def feed_forward(channels: int, hidden: int | None, act: str, dropout: float) ->
         Linear(channels, hidden), activation_resolver(act), Dropout(dropout),
         Linear(hidden, channels),
     )  # fmt: skip
-
-
-def norms(channels: int, layer_norm: bool, batch_norm: bool) -> Sequential:
-    """Create the requested normalisation layers: layer normalisation, then batch normalisation."""
-    options = (LayerNorm, layer_norm), (BatchNorm1d, batch_norm)
-    return Sequential(*(cls(channels) for cls, is_enabled in options if is_enabled))

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
-from torch.nn import Linear
+from torch.nn import Linear, Module
 from torch_geometric.typing import Adj
 
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_at_least, check_heads_divide, check_input
 from gattn.nn.common.composite import CompositeModule
-from gattn.nn.common.features import project, split_heads
+from gattn.nn.common.edge_inputs import read_edges
+from gattn.nn.common.features import as_columns, project, split_heads
 from gattn.nn.common.scores import SortedScore, attend_with_score
-from gattn.nn.conv.edge_product import EdgeProductScore, read_required
 from gattn.ops.custom_score.api import sorted_scores
+
+LIMIT = 5.0
+"""Scores are clamped to [-LIMIT, LIMIT] before the softmax, as in the authors' code."""
+
+
+class EdgeProductScore(Module):
+    r"""Score of an edge and head: the sum over the channels of query x key x edge features,
+    clamped to [-5, 5].
+
+    Args:
+        edge_dim: number of edge features.
+        heads: number of heads, h.
+        channels: number of channels per head, c.
+        bias: whether the projection of the edge features has a bias.
+    """
+
+    def __init__(self, edge_dim: int, heads: int, channels: int, bias: bool) -> None:
+        super().__init__()
+        self.heads = heads
+        self.lin = Linear(edge_dim, heads * channels, bias=bias)
+
+    def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
+        """Return the scores of b edges, [b, h], for their query and key rows [b, h, c]."""
+        product = query * key * self.lin(edge_attr).unflatten(-1, (self.heads, -1))
+        return (product.sum(-1) / math.sqrt(query.shape[-1])).clamp(-LIMIT, LIMIT)
 
 
 class ExphormerConv(CompositeModule):
@@ -103,13 +130,18 @@ class ExphormerConv(CompositeModule):
                 layer.
         """
         check_input("x", x, self.in_dim, self.lin_query)
-        graph, edge_attr = read_required(edge_index, edge_attr, x)
-        check_input("edge_attr", edge_attr, self.edge_dim, self.score.lin)
+        if x.dim() != 2:
+            raise ValueError(f"x must have shape (n, d); got {tuple(x.shape)}")
+        graph, features = read_edges(edge_index, edge_attr, x, x)
+        if features is None:
+            raise TypeError("edge_attr must be a tensor with a row for each edge; got None")
+        features = as_columns(features)
+        check_input("edge_attr", features, self.edge_dim, self.score.lin)
         query, key, value = (
             split_heads(project(linear, x), self.out_dim // self.num_heads)
             for linear in (self.lin_query, self.lin_key, self.lin_value)
         )
-        score = sorted_scores(self.score, query, key, graph, edge_attr)
+        score = sorted_scores(self.score, query, key, graph, features)
         out, _ = attend_with_score(SortedScore(score), value, graph)
         return out.flatten(1)
 
