@@ -68,8 +68,8 @@ def expander(sizes: Sequence[int], degree: int, *, seed: int = 0, device: Device
 
 
 def _edges(nodes: int, degree: int, seed: int) -> Tensor:
-    """Return the edges of a regular graph in both directions, ordered by (destination, source):
-    [2, e].
+    """Return the edges of a random regular graph, drawn from ``seed``, in both directions, ordered
+    by (destination, source): [2, e].
     """
     degree = min(degree + nodes * degree % 2, max(nodes - 1, 0))
     if degree == 0:

@@ -41,7 +41,8 @@ def dropout_of_weights(weight: Tensor, graph: Graph, p: float) -> Tensor:
     r"""Apply dropout to edge weights [e, h] on any device. The edges are in CSR order.
 
     As in fused attention, the mask of an edge depends on its index in the whole graph, so that a
-    part of a graph has the same mask as the whole graph.
+    part of a graph has the same mask as the whole graph. torch's generator draws the key of the
+    mask.
     """
     heads = weight.shape[1]
     seed = checks.new_seed(p, weight.device, graph.edge_offset * heads)

@@ -45,6 +45,7 @@ def predict_links(
         RunError: the folder does not contain a readable model.
         GraphError: the graph cannot be read, or lacks an attribute that the model reads.
         FileExistsError: ``out`` exists.
+        ValueError: the ending of ``out`` is not that of a table.
     """
     check_table_ending(out)
     with new_file(out) as temporary:

@@ -455,7 +455,9 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         return estimator
 
     def evaluate(self, data: MoleculeData, parts: MoleculeParts, model: Any) -> MoleculeRun:
-        """Compute the metrics of the model and the baselines on the test part."""
+        """Return the evaluated run: the predictions, and the metrics of the model and of the
+        baselines on the test part. Notes are logged.
+        """
         self.log("evaluating the model and its baselines on the test part, and writing the report")
         data, split = parts.data, parts.split
         source, molecules = data.source, data.molecules
@@ -562,7 +564,7 @@ def read_run_source(settings: RunSettings) -> Source:
 
 def _parse(estimator: Any, source: Source) -> LabelledMolecules:
     """Return the labelled molecules; their attribute ``bad`` contains all invalid rows of the
-    table.
+    table. Raises ValueError if the labels cannot be learned.
     """
     y, labels = source.labels.y, source.labels
     options = {"places": source.places}

@@ -242,7 +242,9 @@ class StackedPredictor:
     def _predict_components(
         self, graph: AttributedGraph, places: NDArray[np.int64] | None
     ) -> dict[str, NDArray]:
-        """Return the standardised predictions of each component."""
+        """Return the standardised predictions [n, outputs] of each component. ``places`` are the
+        training nodes in the graph, whose labels are read; None to read no labels.
+        """
         of_labels = None if places is None else self._components.with_train(places)
         predicted = (of_labels or self._components).predict(
             self.encoder.features(graph), neighbours_of(graph), with_labels=of_labels is not None
