@@ -361,7 +361,7 @@ LAYERS = (
 
 BY_NAME = {layer.name: layer for layer in LAYERS}
 
-NOT_OF_A_GRAPH = {"PathFeatureBias": "of pairs", "RelativeBias": "of pairs"}
+NOT_OF_A_GRAPH = {"RelativeBias": "of pairs"}
 NOT_OF_A_GRAPH |= {"SparseDropout": "of a sparse matrix"}
 """Modules of gattn.nn that are not functions of the nodes of a graph."""
 

@@ -33,11 +33,7 @@ from gattn.nn.conv.res_gated_graph_conv import ResGatedGraphConv
 from gattn.nn.conv.rgat_conv import RGATConv
 from gattn.nn.conv.supergat_conv import SuperGATConv
 from gattn.nn.conv.transformer_conv import TransformerConv
-from gattn.nn.encoding.relative_bias import (
-    PathFeatureBias,
-    RelativeBias,
-    token_offsets,
-)
+from gattn.nn.encoding.relative_bias import RelativeBias, token_offsets
 from gattn.nn.readout.attentional_aggregation import AttentionalAggregation
 from gattn.nn.readout.graph_multiset_transformer import GraphMultisetTransformer
 from gattn.nn.readout.learned_query_readout import LearnedQueryReadout
@@ -66,7 +62,6 @@ __all__ = [
     "LearnedQueryReadout",
     "LinearAttention",
     "MultiheadAttentionBlock",
-    "PathFeatureBias",
     "PointTransformerConv",
     "PolynormerAttention",
     "PoolingByMultiheadAttention",

@@ -1,9 +1,9 @@
-"""Lengths of shortest paths, and mean edge features along them."""
+"""Lengths of shortest paths."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,93 +49,8 @@ def path_lengths(edges: Any, over: Graph, max_length: int) -> Tensor:
     graph, pairs, position = _pairs(edges, over, max_length)
     length = torch.full_like(pairs, max_length + 1)
     for step, level in enumerate(_levels(graph, over, max_length)):
-        length[torch.isin(pairs, level.code)] = step
+        length[torch.isin(pairs, level)] = step
     return length[position]
-
-
-def path_features(
-    edges: Any, over: Graph, edge_attr: Tensor, max_length: int
-) -> tuple[Tensor, Tensor]:
-    r"""Compute the mean edge features along the shortest paths between the two nodes of each edge
-    in ``over``.
-
-    .. math:: f_{ijt} = \text{mean of } a_{P_t} \text{ over all shortest paths } P \text{ from }
-        j \text{ to } i, \qquad t = 1, \dots, d_{ij}
-
-    The authors use one of the shortest paths. The mean over all of them, as here, does not depend
-    on the numbering of the nodes.
-
-    Args:
-        edges: a :class:`gattn.Graph` among the nodes of ``over``, or edges from which a Graph can
-            be created.
-        over: graph with n nodes; its edges are the node pairs.
-        edge_attr: a, [e', d], floating point, in the caller's order of ``edges``.
-        max_length: L, maximum path length.
-
-    Returns:
-        The lengths, [e] int64, as from :func:`path_lengths`, and the features f, [e, L, d], in the
-        dtype of edge_attr and differentiable; zeros after the end of a path and without a path.
-
-    Raises:
-        TypeError: max_length is not an int, ``over`` is not a Graph, or features are not floating
-            point.
-        ValueError: max_length < 0, the graphs have different numbers of nodes, or features have a
-            wrong shape.
-
-    Reference:
-        Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
-        2021).
-
-    Example:
-        >>> import torch
-        >>> from gattn import Graph
-        >>> from gattn.structure import path_features
-        >>> bonds, kind = torch.tensor([[0, 1], [1, 2]]), torch.tensor([[1.0], [5.0]])
-        >>> far = Graph(torch.tensor([[0, 0], [2, 1]]), 3)
-        >>> length, features = path_features(bonds, far, kind, 2)
-        >>> length.tolist(), features.squeeze(2).tolist()
-        ([2, 1], [[1.0, 5.0], [1.0, 0.0]])
-    """
-    graph, pairs, position = _pairs(edges, over, max_length)
-    _check_features(graph, edge_attr)
-    length = torch.full_like(pairs, max_length + 1)
-    features = edge_attr.new_zeros(len(pairs), max_length, edge_attr.shape[1])
-    for step, level in enumerate(_levels(graph, over, max_length)):
-        count = len(level.code)
-        # These tensors contain, for each pair of nodes, the number of shortest paths, and the mean
-        # features along these paths.
-        if step == 0:
-            paths = edge_attr.new_ones(count, dtype=torch.float64)
-            mean = edge_attr.new_zeros(count, 0, edge_attr.shape[1])
-        else:
-            arriving = paths[level.walker]
-            paths = paths.new_zeros(count).index_add(0, level.to, arriving)
-            share = (arriving / paths[level.to]).to(mean.dtype).view(-1, 1, 1)
-            extended = torch.cat([mean[level.walker], edge_attr[level.edge].unsqueeze(1)], 1)
-            mean = mean.new_zeros(count, step, mean.shape[2])
-            mean = mean.index_add(0, level.to, share * extended)
-        index = torch.searchsorted(level.code, pairs).clamp(max=count - 1)
-        at_level = (level.code[index] == pairs).nonzero().squeeze(1)
-        length[at_level] = step
-        features[at_level, :step] = mean[index[at_level]]
-    return length[position], features[position]
-
-
-class _Level(NamedTuple):
-    """All pairs of a start node and a node at one distance from it, and the edges that lead to
-    these nodes.
-
-    A step goes along an edge from a pair of the previous level to a pair of this level.
-    """
-
-    code: Tensor
-    """Pairs of nodes, coded as integers start * nodes + node, in ascending order."""
-    walker: Tensor
-    """For each step, the index in the previous level of the pair from which it starts."""
-    edge: Tensor
-    """For each step, the index of its edge in the caller's order."""
-    to: Tensor
-    """For each step, the index in this level of the pair at which it ends."""
 
 
 def _pairs(edges: Any, over: Graph, max_length: int) -> tuple[Graph, Tensor, Tensor]:
@@ -152,28 +67,25 @@ def _pairs(edges: Any, over: Graph, max_length: int) -> tuple[Graph, Tensor, Ten
     return as_graph(edges, over.num_src), code, position
 
 
-def _levels(graph: Graph, over: Graph, max_length: int) -> Iterator[_Level]:
-    """Yield the pairs at distance 0, 1, ... from each source of ``over``."""
-    nodes = over.num_src
+def _levels(graph: Graph, over: Graph, max_length: int) -> Iterator[Tensor]:
+    """Yield the pairs of nodes at distance 0, 1, ... from each source of ``over``, coded as
+    integers start * nodes + node, in ascending order.
+    """
     start = over.edge_index[0].unique()
-    code = seen = start * nodes + start
-    yield _Level(code, *(code.new_empty(0) for _ in range(3)))
+    code = seen = start * over.num_src + start
+    yield code
     for _ in range(max_length):
-        walker, edge, to = _one_step(code, graph)
-        reached, index = to.unique(return_inverse=True)
-        is_new = ~torch.isin(reached, seen, assume_unique=True)
-        mask = is_new[index]
-        code = reached[is_new]
+        reached = _one_step(code, graph).unique()
+        code = reached[~torch.isin(reached, seen, assume_unique=True)]
         if not len(code):
             return
         seen = torch.cat([seen, code])
-        yield _Level(code, walker[mask], edge[mask], (is_new.cumsum(0) - 1)[index[mask]])
+        yield code
 
 
-def _one_step(code: Tensor, graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
-    """Extend every pair (start, node) by every edge that leaves the node.
-
-    Returns, for each extension, the index of the pair, the edge, and the new pair as an integer.
+def _one_step(code: Tensor, graph: Graph) -> Tensor:
+    """Return the pairs to which every pair (start, node) is extended by the edges that leave the
+    node, as integers.
     """
     layout, nodes = graph.layout, graph.num_src
     colptr = layout.colptr.long()
@@ -183,17 +95,4 @@ def _one_step(code: Tensor, graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
     walker = torch.repeat_interleave(degree, output_size=total)
     first = colptr[node] - (degree.cumsum(0) - degree)
     index = torch.arange(total, device=code.device) + first[walker]
-    edge = layout.perm.long()[layout.csr2csc.long()[index]]
-    return walker, edge, start[walker] * nodes + layout.row.long()[index]
-
-
-def _check_features(graph: Graph, edge_attr: Tensor) -> None:
-    """Raise TypeError unless the edge features are floating-point numbers, and ValueError unless
-    they are [e, d].
-    """
-    if not edge_attr.is_floating_point():
-        raise TypeError(f"edge_attr must contain floating-point numbers; got {edge_attr.dtype}")
-    if edge_attr.dim() != 2 or len(edge_attr) != graph.num_edges:
-        raise ValueError(
-            f"edge_attr must have shape ({graph.num_edges}, d); got {tuple(edge_attr.shape)}"
-        )
+    return start[walker] * nodes + layout.row.long()[index]

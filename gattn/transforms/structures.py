@@ -1,4 +1,4 @@
-"""Transforms that store random walk probabilities and shortest paths of pairs of nodes."""
+"""Transform that stores the lengths of the shortest paths of pairs of nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from gattn import graphs
-from gattn.structure import path_features, path_lengths
+from gattn.structure import path_lengths
 
 
 class AddShortestPaths(BaseTransform):
@@ -27,12 +27,9 @@ class AddShortestPaths(BaseTransform):
         max_length: maximum path length.
         complete: whether to store all pairs; False stores only those at most ``max_length`` steps
             apart.
-        features: whether to store ``path_attr``, [n^2, max_length, d], too: mean ``edge_attr``
-            along the shortest paths, for :class:`gattn.nn.PathFeatureBias`.
 
     Raises:
         TypeError: data is no homogeneous ``Data``.
-        ValueError: features is True and data has no edge_attr.
 
     Reference:
         Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
@@ -51,29 +48,19 @@ class AddShortestPaths(BaseTransform):
         tensor([0, 1, 3, 1, 0, 3, 3, 3, 0])
     """
 
-    def __init__(self, max_length: int, *, complete: bool = True, features: bool = False) -> None:
+    def __init__(self, max_length: int, *, complete: bool = True) -> None:
         self.max_length = max_length
         self.complete = complete
-        self.features = features
 
     def forward(self, data: Any) -> Any:
         """Store the attributes in a graph and return the graph. Raises TypeError unless it is a
-        homogeneous ``Data``, and ValueError if it has no edges, or no edge features although
-        ``features`` is True.
+        homogeneous ``Data``, and ValueError if it has no edges.
         """
         nodes, edges = edges_of(data)
         over = graphs.complete([nodes], device=edges.device)
-        if self.features:
-            if data.edge_attr is None:
-                raise ValueError(f"data must have edge_attr if features=True; got {data}")
-            attr = data.edge_attr if data.edge_attr.dim() > 1 else data.edge_attr.unsqueeze(1)
-            length, path_attr = path_features(edges, over, attr, self.max_length)
-        else:
-            length, path_attr = path_lengths(edges, over, self.max_length), None
+        length = path_lengths(edges, over, self.max_length)
         mask = slice(None) if self.complete else length <= self.max_length
         data.path_index, data.path_length = over.edge_index[:, mask], length[mask]
-        if path_attr is not None:
-            data.path_attr = path_attr[mask]
         return data
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from gattn import Graph, graphs, transforms
 from gattn.nn import RelativeBias
-from gattn.structure import path_features, path_lengths
+from gattn.structure import path_lengths
 
 EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 
@@ -21,17 +21,6 @@ def test_shortest_paths_of_a_pyg_batch_equal_those_of_the_joined_graph():
     expected = path_lengths(batch.edge_index, graph, 2)
     assert torch.equal(batch.path_length, expected)
     assert RelativeBias(4, heads=2)(batch.path_length).shape == (32, 2)
-
-
-def test_path_features_of_a_pyg_batch_equal_those_of_the_joined_graph():
-    transform, kind = transforms.AddShortestPaths(2, features=True), torch.arange(4.0)
-    batch = Batch.from_data_list([transform(_data(edge_attr=kind)) for _ in range(2)])
-    graph = Graph(batch.path_index, batch.num_nodes)
-    length, features = path_features(batch.edge_index, graph, kind.repeat(2).unsqueeze(1), 2)
-    assert torch.equal(batch.path_length, length)
-    assert torch.equal(batch.path_attr, features)
-    near = transforms.AddShortestPaths(1, complete=False, features=True)(_data(edge_attr=kind))
-    assert near.path_attr.flatten().tolist() == [0, 1, 0, 0, 3, 2, 0, 0]
 
 
 @pytest.mark.parametrize("virtual", [0, 2])
@@ -59,7 +48,5 @@ def test_expander_edges_of_a_pyg_batch_have_shifted_indices(virtual):
 def test_transforms_of_data_without_required_attributes_raise_error():
     with pytest.raises(TypeError, match="data must be a homogeneous"):
         transforms.AddShortestPaths(2)(HeteroData())
-    with pytest.raises(ValueError, match="data must have edge_attr if features=True"):
-        transforms.AddShortestPaths(2, features=True)(_data())
     with pytest.raises(ValueError, match="data must have edge_index"):
         transforms.AddShortestPaths(2)(Data(num_nodes=3))

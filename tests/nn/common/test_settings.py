@@ -66,7 +66,6 @@ def test_invalid_heads_channels_or_dropout_of_layers_raise_error(name, setting, 
         (lambda: nn.TransformerBlock(8, ff_channels=-1), "ff_channels must be an int >= 0"),
         (lambda: nn.TransformerBlock(8, heads=0), "heads must be an int >= 1; got 0"),
         (lambda: nn.RelativeBias(-1), "num_kinds must be an int >= 0; got -1"),
-        (lambda: nn.PathFeatureBias(0, 3), "max_length must be an int >= 1; got 0"),
     ],
 )
 def test_invalid_settings_of_single_layers_raise_error(make, message):

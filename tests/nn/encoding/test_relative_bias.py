@@ -3,8 +3,7 @@ import torch
 
 from gattn import graphs
 from gattn.functional import dot_product_attention
-from gattn.nn import PathFeatureBias, RelativeBias, token_offsets
-from gattn.structure import path_features
+from gattn.nn import RelativeBias, token_offsets
 
 
 def _bias(kinds, heads=2):
@@ -45,28 +44,7 @@ def test_bias_on_a_grid_depends_on_the_offset_of_the_cells():
     assert torch.equal(bias(kinds), bias.weight[expected])
 
 
-def test_path_feature_bias_averages_edge_features_on_paths():
-    bonds, over = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), graphs.complete([3, 1])
-    kind = torch.randn(4, 3, requires_grad=True)
-    module = PathFeatureBias(2, 3, heads=2)
-    assert not module(bonds, over, kind).any()
-    torch.nn.init.normal_(module.weight)
-    bias = module(bonds, over, kind)
-    pair = {pair: row for row, pair in enumerate(map(tuple, over.edge_index.t().tolist()))}
-    first, second = module.weight.unbind(1)
-    assert torch.allclose(bias[pair[0, 1]], first @ kind[0])
-    assert torch.allclose(bias[pair[2, 0]], (first @ kind[3] + second @ kind[1]) / 2)
-    assert not bias[[pair[1, 1], pair[3, 3]]].any()
-    bias.sum().backward()
-    assert kind.grad.abs().sum(1).all()
-    with pytest.raises(
-        ValueError, match=r"features must have shape \(10, 2, 3\); got \(10, 1, 3\)"
-    ):
-        module.weigh(*path_features(bonds, over, kind, 1))
-
-
 def test_repr_shows_the_settings_and_a_kind_out_of_range_raises_error():
     assert repr(_bias(3)) == "RelativeBias(3, heads=2)"
-    assert repr(PathFeatureBias(4, 3)) == "PathFeatureBias(4, edge_dim=3, heads=1)"
     with pytest.raises(ValueError, match=r"kind must be in \[0, 3\); got 0 to 3"):
         _bias(3)(torch.tensor([0, 3]))
