@@ -169,8 +169,8 @@ def _is_offset(offset: object) -> bool:
 
 
 def _check_axes(name: str, lengths: Sequence[int]) -> None:
-    """Raise an error unless ``lengths`` contains one non-negative integer per axis, and at least
-    one axis.
+    """Raise TypeError unless ``lengths`` is a sequence of integers, and ValueError if it is empty
+    or one is negative.
     """
     if not isinstance(lengths, Sequence):
         raise TypeError(f"{name} must contain an int per axis; got {lengths!r}")

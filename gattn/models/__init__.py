@@ -4,7 +4,7 @@ from gattn.lazy import attach
 
 
 def _refuse_scripts(kind: object) -> None:
-    """Raise a clear error if a module of this class is passed to ``torch.jit.script``."""
+    """Make ``torch.jit.script`` raise RuntimeError, with advice, for modules of this class."""
     from gattn.nn.common.checks import refuse_scripts
 
     refuse_scripts(kind)

@@ -208,7 +208,8 @@ class Gate:
 
 
 def _check_keys(scope: Scope, headers: Headers, body: bytes) -> None:
-    """Raise an error for an option or a key that stands twice, of which one would have no effect.
+    """Raise RequestError (422) for an option or a key that stands twice, of which one would have no
+    effect.
 
     The application reports a body that is not JSON.
     """

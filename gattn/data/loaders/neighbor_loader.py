@@ -201,7 +201,9 @@ def _checked_mask(nodes: Any, count: int) -> Any:
 
 
 def _check_arguments(subgraph_type: Any, kwargs: Mapping[str, Any]) -> None:
-    """Raise an error for unknown arguments and for values that gattn does not support."""
+    """Raise TypeError for an unknown argument, and ValueError for a value that gattn does not
+    support.
+    """
     # The subgraph type may be a string or a member of PyG's enumeration SubgraphType.
     kind = str(getattr(subgraph_type, "value", subgraph_type))
     if kind != "directional":

@@ -168,6 +168,8 @@ def parent(text: str) -> str:
 def flat(text: str) -> str:
     """Return the canonical SMILES of a molecule, without stereochemistry.
 
+    A text without stereochemistry, or that RDKit cannot read, is returned unchanged.
+
     >>> flat("C[C@H](N)C(=O)O"), flat("C/C=C/C"), flat("CCO")
     ('CC(N)C(=O)O', 'CC=CC', 'CCO')
     """

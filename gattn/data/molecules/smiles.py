@@ -153,8 +153,8 @@ _ATOM = re.compile(r"\[[^\]]*\]|Br|Cl|[BCNOPSFIbcnops*]")
 
 
 def _check_length(text: str, max_atoms: int) -> None:
-    """Raise an error if a SMILES has more than ``max_atoms`` atoms or too many characters
-    per atom.
+    """Raise ValueError if a SMILES has more than ``max_atoms`` atoms or too many characters per
+    atom.
     """
     if len(text) > 20 * max_atoms:
         raise ValueError(f"a text of {len(text)} characters is too long for max_atoms={max_atoms}")

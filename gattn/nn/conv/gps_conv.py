@@ -210,7 +210,9 @@ class GPSConv(pyg.GPSConv, Twin):
 
 
 def _check_no_edges(attn_type: str, *arguments: Any) -> None:
-    """Raise an error if attn_index or attn_attr is passed but the attention is among all nodes."""
+    """Raise ValueError if attn_index or attn_attr is passed but the attention is among
+    all nodes.
+    """
     if any(argument is not None for argument in arguments):
         raise ValueError(
             "attn_index and attn_attr are only for attn_type='exphormer'; got attn_type "

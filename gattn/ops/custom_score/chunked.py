@@ -231,8 +231,8 @@ class _ChunkedCall(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         """Return the gradients of the tensors, under the autocast state of the forward pass. If a
-        second derivative may follow, the function is called on all edges at once. Raises an error
-        if a tensor that the function reads has been changed since the forward pass.
+        second derivative may follow, the function is called on all edges at once. Raises
+        RuntimeError if a tensor that the function reads has been changed since the forward pass.
         """
         plan: _Plan = ctx.plan
         tensors = ctx.saved_tensors

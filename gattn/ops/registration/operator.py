@@ -190,7 +190,7 @@ class Operator:
         """Run the operator, and record it for autograd if a gradient is needed.
 
         The dispatcher calls this method first. The operator is then called again below autograd, by
-        ``_OperatorFunction`` or directly, which leads to :meth:`_kernel`. Raises an error under
+        ``_OperatorFunction`` or directly, which leads to :meth:`_kernel`. Raises RuntimeError under
         forward-mode differentiation and under the transforms of torch.func, which the kernels do
         not support.
         """

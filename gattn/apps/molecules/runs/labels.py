@@ -466,7 +466,7 @@ def _classes(column: Column, most: int) -> LabelColumn:
 
 
 def _check_several(parsed: Sequence[LabelColumn], targets: Sequence[str]) -> None:
-    """Raise an error if no target has more than two classes."""
+    """Raise ValueError if no target has more than two classes."""
     if all(len({label for label in read.values if label is not None}) <= 2 for read in parsed):
         raise ValueError(
             "--task multiclass needs a target with three classes or more; "
@@ -476,7 +476,7 @@ def _check_several(parsed: Sequence[LabelColumn], targets: Sequence[str]) -> Non
 
 
 def _check_texts(column: Column, read: LabelColumn, without: np.ndarray) -> None:
-    """Raise an error if too many labels of a target are texts.
+    """Raise ValueError if too many labels of a target are texts.
 
     There is no error if they are all the same text and their rows have labels of other targets.
     """

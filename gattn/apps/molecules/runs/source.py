@@ -350,7 +350,8 @@ def _dropped_note(targets: Sequence[str]) -> str:
 
 
 def _check_split_number(table: Table, row: TableRow, places: Sequence[int]) -> None:
-    """Raise an error if a number contains the table's separator, so that its row has an extra cell.
+    """Raise ValueError if a number contains the table's separator, so that its row has an extra
+    cell.
 
     An example is the number 1,008, without quotes, in a table separated by commas.
     """

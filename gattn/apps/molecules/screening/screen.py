@@ -144,15 +144,15 @@ class RowQuery:
         return sql
 
     def _check(self, name: str, sql: str, text: str) -> None:
-        """Raise an error if SQLite cannot read an expression."""
+        """Raise SettingsError if SQLite cannot read an expression."""
         try:
             self._base.execute(f"select ({sql}) from rows", self._texts)
         except sqlite3.Error as error:
             self._fail(name, text, f"not a valid expression ({error})")
 
     def _check_comparisons(self, name: str, text: str, sql: str) -> None:
-        """Raise an error for a chain of comparisons, which SQL reads in another way, for an order
-        of texts, and for a condition in place of a number.
+        """Raise SettingsError for a chain of comparisons, which SQL reads in another way, for an
+        order of texts, and for a condition in place of a number.
         """
         if bool(COMPARISON.search(sql)) != (name == "where"):
             kinds = {"where": "a condition such as 'prediction > 7'"}

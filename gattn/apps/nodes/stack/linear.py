@@ -102,7 +102,7 @@ class Linear:
         Args:
             blocks: blocks of features [n, ...] of all nodes, dense or sparse.
             to: classes for logistic regression, or numbers for ridge regression. At most 30,000
-                nodes of each part are used.
+                nodes of each part are used, drawn at random by its seed.
             like: model whose penalty is used; None to choose it by the validation part.
 
         Warns:

@@ -170,7 +170,9 @@ class TypedEncoder:
         return notes
 
     def _check(self, network: TypedNetwork) -> None:
-        """Raise an error if the types and relations of a network differ from those in training."""
+        """Raise GraphError if the types and relations of a network differ from those in
+        training.
+        """
         for title, expected, present in (
             ("types", sorted(self.types), sorted(network.others)),
             ("relations", sorted(self.relations), sorted(network.edges)),
@@ -216,7 +218,7 @@ def split_features(
 
 
 def _check_edge_columns(network: TypedNetwork, edges: EdgeColumns) -> None:
-    """Raise an error if a column of edges does not exist in any relation, or is not supported."""
+    """Raise GraphError if a column of edges does not exist in any relation, or is not supported."""
     if edges.type is not None:
         raise GraphError(
             "edges of a network with several tables have the types of their relations: "
