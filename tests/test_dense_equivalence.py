@@ -26,7 +26,6 @@ GRAPHS = {
     "bipartite": lambda: graphs.bipartite([3, 1, 6], [2, 9, 4]),
     "readout": lambda: graphs.pooling_graph(torch.tensor([0, 0, 2, 1, 2, 2, 0]), 3, 3),
     "window and global tokens": lambda: graphs.band([12], 1) | graphs.grid((12,), [(0,), (5,)]),
-    "nearest in space": lambda: graphs.knn(torch.linspace(0, 1, 15)[:, None] ** 2, 4),
     "virtual node": lambda: with_virtual_node(graphs.band([6], 1)),
 }
 EVERY_GRAPH = pytest.mark.parametrize("name", GRAPHS)

@@ -5,7 +5,6 @@ from gattn.graphs.lattice import grid, grid_offsets, window_offsets
 from gattn.graphs.padding import pack, unpack
 from gattn.graphs.pooling import pooling_graph
 from gattn.graphs.random import expander
-from gattn.graphs.spatial import knn, radius
 from gattn.graphs.subgraph import in_subgraph
 
 __all__ = [
@@ -19,10 +18,8 @@ __all__ = [
     "grid",
     "grid_offsets",
     "in_subgraph",
-    "knn",
     "pack",
     "pooling_graph",
-    "radius",
     "unpack",
     "window_offsets",
 ]

@@ -67,7 +67,6 @@ def test_graph_from_inference_mode_can_be_used_in_training(self_loops):
         graphs = [
             remembered, remembered.transpose(), Graph(inside, 2), Graph(inside.int(), 2),
             gattn.graphs.causal([2]), gattn.graphs.band([2], 1),
-            gattn.graphs.knn(torch.ones(2, 1), 1),
         ]  # fmt: skip
         assert all(graph.layout for graph in graphs)
     assert as_graph(edge_index, 2, self_loops=self_loops) is remembered
