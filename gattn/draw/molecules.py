@@ -51,14 +51,12 @@ def draw_molecule(
     molecule: Drawable, weights: Weights | None = None, *,
     scale: float | None = None, title: str = "", lines: Sequence[str] = (), label: str | None = "",
     size: tuple[int, int] | None = None, format: PictureFormat = "svg", dark: bool = False,
-    signed: bool = True,
 ) -> bytes:  # fmt: skip
     """Draw a molecule with a disc on each atom. The area and the colour of the disc show the atom's
     weight.
 
     Weights above zero are orange, weights below zero blue with an outline, so that the sign can be
-    read with colour blindness and in greyscale print. Unsigned weights, such as attention, are
-    green.
+    read with colour blindness and in greyscale print.
 
     Args:
         molecule: SMILES, or an RDKit ``Mol``, whose two-dimensional coordinates are used.
@@ -74,16 +72,14 @@ def draw_molecule(
             many); None to fit the molecule.
         format: "svg" or "png".
         dark: use colours for a dark page.
-        signed: False for weights that cannot be negative, such as attention: all discs have one
-            colour, and the numbers of the legend have no sign.
 
     Returns:
         The bytes of the picture file.
 
     Raises:
         ValueError: a SMILES that RDKit cannot read, more than :data:`DRAWN_ATOMS` atoms, a wrong
-            number of weights, a weight that is not finite, an unsigned weight below 0, or a scale
-            that is not positive and finite.
+            number of weights, a weight that is not finite, or a scale that is not positive and
+            finite.
         ImportError: RDKit or matplotlib, whose font is used, is not installed.
 
     Example:
@@ -94,7 +90,7 @@ def draw_molecule(
     size = _fit(mol) if size is None else size
     if isinstance(molecule, str):
         _turn(mol, size)
-    values = None if weights is None else _checked(weights, molecule, mol, signed)
+    values = None if weights is None else _checked(weights, molecule, mol)
     scale = shared_scale([] if values is None else [values]) if scale is None else scale
     if not (math.isfinite(scale) and scale > 0):
         raise ValueError(f"scale must be above 0 and finite; got {scale}")
@@ -106,14 +102,14 @@ def draw_molecule(
     canvas = Canvas(size[0], height + below, size, format, DARK if dark else LIGHT)
     canvas.write(title, size[0] / 2, 17, size=13, max_width=max_width, bold=True)
     canvas.place(0, top)
-    _molecule(canvas, mol, np.zeros(0) if values is None else values / scale, signed)
+    _molecule(canvas, mol, np.zeros(0) if values is None else values / scale)
     for number, line in enumerate(wrapped):
         y = top + size[1] + _LINE * number + 11
         canvas.write(line, size[0] / 2, y, max_width=max_width)
     if values is not None and label is not None:
         beyond = bool((np.abs(values) > scale * (1 + 1e-9)).any())
         halves = range(-2 if (values < 0).any() else 0, 3)
-        _legend(canvas, scale, label_lines, beyond, halves, signed, below)
+        _legend(canvas, scale, label_lines, beyond, halves, below)
     return canvas.finish()
 
 
@@ -148,10 +144,9 @@ def _array(weights: Weights) -> np.ndarray:
     return np.asarray(array, dtype=np.float64).reshape(-1)
 
 
-def _checked(weights: Weights, molecule: Drawable, mol: Mol, signed: bool) -> np.ndarray:
+def _checked(weights: Weights, molecule: Drawable, mol: Mol) -> np.ndarray:
     """Check the weights; return them with zeros for hydrogen atoms without a weight. Raises
-    ValueError for a wrong number of weights, for weights that are not finite, and for negative
-    weights if ``signed`` is False.
+    ValueError for a wrong number of weights, and for weights that are not finite.
     """
     values, count = _array(weights), mol.GetNumAtoms()
     atoms = plain_atoms(mol, molecule) if isinstance(molecule, str) else []
@@ -163,8 +158,6 @@ def _checked(weights: Weights, molecule: Drawable, mol: Mol, signed: bool) -> np
         raise ValueError(f"weights must be ({count},), one per atom; got {values.shape}")
     if not np.isfinite(values).all():
         raise ValueError("weights must be finite; got NaN or an infinite weight")
-    if not signed and (values < 0).any():
-        raise ValueError(f"weights must be at least 0 with signed=False; got {values.min():g}")
     return values
 
 
@@ -244,7 +237,7 @@ def _fit(mol: Mol) -> tuple[int, int]:
     return round(width), round(height)
 
 
-def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray, signed: bool) -> None:
+def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray) -> None:
     """Draw a molecule in its panel. Weights are given as multiples of the scale."""
     shown = {i: w for i, w in enumerate(weights.tolist()) if abs(w) >= _SMALLEST_SHARE}
     options = canvas.drawer.drawOptions()
@@ -259,18 +252,16 @@ def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray, signed: bool) -> No
     canvas.drawer.DrawMolecule(
         mol,
         highlightAtoms=list(shown),
-        highlightAtomColors={i: _colour(canvas.theme, w, signed) for i, w in shown.items()},
+        highlightAtomColors={i: _colour(canvas.theme, w) for i, w in shown.items()},
         highlightAtomRadii={i: _radius(w) for i, w in shown.items()},
         highlightBonds=[],
     )
     _outline(canvas, mol, [(i, _radius(w)) for i, w in shown.items() if w < 0])
 
 
-def _colour(theme: Theme, weight: float, signed: bool) -> tuple[float, ...]:
-    """Return the colour of a weight from -1 to 1, or of an unsigned weight from 0 to 1."""
-    strong = theme.unsigned
-    if signed:
-        strong = theme.positive if weight > 0 else theme.negative
+def _colour(theme: Theme, weight: float) -> tuple[float, ...]:
+    """Return the colour of a weight from -1 to 1."""
+    strong = theme.positive if weight > 0 else theme.negative
     share = _FAINTEST + (1 - _FAINTEST) * min(abs(weight), 1.0)
     return mixture(strong, theme.paper, share)
 
@@ -296,7 +287,7 @@ def _outline(canvas: Canvas, mol: Mol, discs: Sequence[tuple[int, float]]) -> No
 
 
 def _legend(
-    canvas: Canvas, scale: float, label: Sequence[str], beyond: bool, halves: range, signed: bool,
+    canvas: Canvas, scale: float, label: Sequence[str], beyond: bool, halves: range,
     height: int,
 ) -> None:  # fmt: skip
     """Draw the legend on the canvas: the label, and discs for weights in steps of half
@@ -309,10 +300,10 @@ def _legend(
         weight, x = half / 2, middle + (half - centre) * step
         if weight:
             outline = canvas.theme.outline if weight < 0 else ""
-            fill = _colour(canvas.theme, weight, signed)
+            fill = _colour(canvas.theme, weight)
             canvas.disc(x, y, _radius(weight) * _ANGSTROM, fill, outline)
         relation = {-2: "≤ ", 2: "≥ "}.get(half, "") if beyond else ""
-        number = f"{weight * scale:{'+' if signed else ''}.3g}" if weight else "0"
+        number = f"{weight * scale:+.3g}" if weight else "0"
         canvas.write(f"{relation}{number}".replace("-", "−"), x, y + 29, size=11, max_width=step)
     for number, line in enumerate(label):
         at = y + 44 + _LINE * number

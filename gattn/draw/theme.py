@@ -24,7 +24,6 @@ class Theme:
         best: background of the best number of a row.
         positive: colour of the largest positive weight of an atom; ``ink`` is readable on it.
         negative: colour of the most negative weight.
-        unsigned: colour of the largest weight if weights cannot be negative, as for attention.
         outline: line around the disc of a negative weight, which marks it in greyscale print.
     """
 
@@ -38,7 +37,6 @@ class Theme:
     best: str = "#e3f0f9"
     positive: str = "#e69f00"
     negative: str = "#56b4e9"
-    unsigned: str = "#009e73"
     outline: str = "#0f4085"
 
 
@@ -55,7 +53,6 @@ DARK = Theme(
     best="#1d3a4d",
     positive="#a85405",
     negative="#1a61a8",
-    unsigned="#006b4f",
     outline="#94c9ff",
 )
 
