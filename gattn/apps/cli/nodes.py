@@ -21,7 +21,7 @@ from gattn.apps.cli.reading import (
 )
 from gattn.apps.fitting.settings import declared
 from gattn.apps.nodes.runs.config import NodeRunSettings, override
-from gattn.apps.nodes.settings import NodeSettings, Preset
+from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.run.text import plural
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ COMMON = ("nodes", "label", "task", "split", "runs", "model", "epochs", "seed")
 def train(
     out: Annotated[Path, Option()],
     data: Annotated[str | None, GRAPH] = None,
-    preset: Annotated[Preset | None, Option()] = None,
     config: ConfigFile = None,
     *,
     settings: dict[str, Any],
@@ -51,15 +50,13 @@ def train(
 
     Args:
         out: New folder for the model, metrics and report.
-        preset: Data set for which the GAT paper's settings are used. Other options override these
-            settings. [default: GRAPH, if it is one of these data sets]
 
     Raises:
         ValueError: the settings, the graph or the folder cannot be used.
         OSError: a file cannot be read or written.
     """
     settings = with_tables(settings)
-    run = override(config, preset, settings if data is None else {**settings, "data": data})
+    run = override(config, settings if data is None else {**settings, "data": data})
     # PyTorch, whose import takes seconds, is imported after the checks.
     check_unless_finished(out, run.data, run.nodes, run.edges)
     from gattn.apps.nodes.runs.train import train_run

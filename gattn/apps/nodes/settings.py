@@ -16,7 +16,6 @@ from gattn.apps.nodes.graph_settings import (
 )
 
 NodeModel = Literal["stacked", "gat", "gatv2", "transformer", "hgt"]
-Preset = Literal["cora", "citeseer", "pubmed"]
 LearningRate: TypeAlias = Annotated[
     float,
     Meta(

@@ -61,7 +61,7 @@ CALLS: dict[str, list[str]] = {
         "--task classification --split column:part --edge-features weight --edge-weight weight "
         "--source source --target target --edge-type kind --encoding utf-8 --missing NA --runs 1 "
         "--workers 1 --coverage 0.5 --patience 1 --out n",
-        f"edges.csv --nodes nodes.csv --label group {TINY} --time year --preset cora --out times",
+        f"edges.csv --nodes nodes.csv --label group {TINY} --time year --out times",
         f"edges.csv --nodes nodes.csv --label group {TINY} --memory 1MB --out sampled",
         f"--nodes people=nodes.csv --edges people-knows-people=edges.csv --label group {TINY} "
         "--label-type people --out typed",

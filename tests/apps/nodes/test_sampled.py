@@ -36,7 +36,7 @@ def sampled_run(folder, tables, name="run", **settings):
     if len(tables) > 1:
         options["nodes"] = str(tables[1])
     lines = []
-    metrics = train_run(override(None, None, options), folder / name, log=lines.append)
+    metrics = train_run(override(None, options), folder / name, log=lines.append)
     return folder / name, metrics, lines
 
 
@@ -255,4 +255,4 @@ def test_setting_memory_is_a_number_with_a_unit():
     assert {text: parse_memory(text) for text in sizes} == sizes
     for text in ("many", "0", "-1GB", "1 XB", "GiB"):
         with pytest.raises(SettingsError, match="memory must be a positive number with a unit"):
-            override(None, None, {"data": "edges.csv", "memory": text})
+            override(None, {"data": "edges.csv", "memory": text})

@@ -170,15 +170,11 @@ class NodeRunSettings(GraphSettings):
             )
 
 
-def override(
-    config: str | Path | None, preset: str | None, changes: Mapping[str, object]
-) -> NodeRunSettings:
+def override(config: str | Path | None, changes: Mapping[str, object]) -> NodeRunSettings:
     """Return the settings of a configuration file after the changes from the command line.
 
     Args:
         config: the config.toml of a run; None for the defaults.
-        preset: a name in :data:`gattn.apps.nodes.PRESETS`; by default the preset of the data set,
-            if there is one. It cannot be combined with ``config``.
         changes: settings of the run and of its model by name; ``data`` is required without a
             config.
 
@@ -189,14 +185,10 @@ def override(
         ValueError: a setting is unknown or out of its range, no graph is named, or the file is not
             a config file.
 
-    >>> override(None, None, {"data": "pubmed", "runs": 3}).model.output_heads
+    >>> override(None, {"data": "pubmed", "runs": 3}).model.output_heads
     8
     """
     if config is not None:
-        if preset is not None:
-            raise ValueError(
-                "a config file already sets all settings: use either --config or --preset"
-            )
         graph = {name: changes[name] for name in ("data",) if name in changes}
         return updated(read_toml(NodeRunSettings, config, graph), changes)
     several = "edges" in changes or isinstance(changes.get("nodes", ""), tuple)
@@ -205,9 +197,7 @@ def override(
         changes = {**changes, "data": ""}
     if "data" not in changes:
         raise ValueError(f"a graph is required: a file, or one of {', '.join(PRESETS)}")
-    if preset is not None and preset not in PRESETS:
-        raise SettingsError(f"preset must be one of {', '.join(PRESETS)}; got {preset!r}")
-    model = PRESETS.get(preset or str(changes["data"]).lower(), NodeSettings())
+    model = PRESETS.get(str(changes["data"]).lower(), NodeSettings())
     return updated(NodeRunSettings(str(changes["data"]), model=model), changes)
 
 
