@@ -269,7 +269,10 @@ def _convert_to_parquet(text: Path, path: Path, texts: Sequence[str], separator:
 
 
 def write_rows(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    """Write rows to a UTF-8 table, of which the first is the header; see :func:`table_writer`."""
+    """Write rows to a UTF-8 table, of which the first is the header; see :func:`table_writer`.
+    Raises ValueError for another ending than that of a table, and OSError if the file cannot be
+    written.
+    """
     rows = iter(rows)
     with table_writer(path, [str(name) for name in next(rows)]) as writer:
         for row in rows:

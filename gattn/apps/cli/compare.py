@@ -29,6 +29,11 @@ def add_compare(app: CommandGroup) -> None:
             runs: Folders of train with the same test part, or with the same folds. The others are
                 compared with the first one.
             out: New PNG file with a picture of the differences.
+
+        Raises:
+            ValueError: there are fewer than two runs, or they cannot be compared.
+            RunError: a folder holds no run, or its predictions were changed.
+            OSError: ``out`` exists, or cannot be written.
         """
         from gattn.apps.run.compare import compare_runs, differences_plot
 

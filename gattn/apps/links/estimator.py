@@ -269,6 +269,7 @@ class LinkPredictor(SerializableEstimator, Parameters):
         Raises:
             GraphError: the graph is None and the estimator was loaded from a folder; or one of this
                 graph and the graph of ``fit`` is bipartite and the other is not.
+            NotFittedError: the estimator was not fitted.
 
         Warns:
             UserWarning: a column has values that did not occur in training.

@@ -748,6 +748,7 @@ class LinkModel:
         Raises:
             KeyError: an entry of the state is missing.
             RuntimeError: a tensor is missing or has another shape.
+            SettingsError: a setting is unknown or out of range.
         """
         settings = from_table(LinkSettings, state["settings"])
         encoder = FeatureEncoder.from_state(state["encoder"])

@@ -137,12 +137,16 @@ def make_folds(train: NDArray, seed: int, times: NDArray | None = None) -> list[
     """Divide the training links into folds; each fold is predicted from the edges of other links.
 
     Without times, the groups are random, and each is predicted from all other training links. With
-    times, each group is predicted from older links only.
+    times, each group is predicted from older links only. If too many links have the same time for
+    this, the groups are random.
 
     Args:
         train: positions of the training links.
         seed: seed of the random numbers.
         times: [m] the time of each link; None if there are no times.
+
+    Returns:
+        The folds, which contain positions of training links.
     """
     if times is not None:
         edges = np.quantile(times[train], 1 - WINDOW * np.arange(FOLDS + 1))

@@ -130,6 +130,7 @@ class NetworkPredictor(ABC):
         Raises:
             KeyError: a tensor or a value is missing.
             RuntimeError: a tensor has another shape.
+            SettingsError: a setting is unknown or out of range.
         """
         settings = from_table(MoleculeSettings, facts["settings"])
         # Models of earlier versions of gattn have no entries of classes and levels.

@@ -145,7 +145,8 @@ class MoleculeEstimator(SmilesEstimator):
         ``targets`` are the names of the targets, by default those of the columns of y. ``bounds``
         [n, t, 2] are the lower and upper ends of the labels for a bounded loss; by default they are
         read from the strings in y. ``weights`` [n] are the weights of the rows. ``where`` converts
-        the number of a row to words for an error.
+        the number of a row to words for an error. Raises ValueError for invalid parameters, labels
+        or weights, and RunError if the model to start from cannot be read.
         """
         # An invalid parameter raises an error before the SMILES are parsed, which may take long.
         read_foundation_of(settings_of(MoleculeParameters, self))

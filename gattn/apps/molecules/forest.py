@@ -194,7 +194,8 @@ class Forest:
         cls, train: MoleculeInputs, val: MoleculeInputs, y: Tensor, *, trees: int, seed: int,
         groups: Tensor, weights: Tensor, check: Callable[[], None] = lambda: None,
     ) -> tuple[Forest, list[OutOfBag]]:  # fmt: skip
-        """Train the trees; predict each molecule with the trees that were not trained on it.
+        """Train the trees on at most 20,000 molecules, drawn at random; predict each of them with
+        the trees that were not trained on it.
 
         Args:
             train: molecules of the training part.
@@ -210,7 +211,7 @@ class Forest:
 
         Returns:
             The forest, and two predictions of the k molecules: by the trees that read the training
-            part alone, and by all trees.
+            part alone, and by all trees; NaN for a molecule that was not drawn.
         """
         generator = np.random.default_rng(seed)
         first, total = len(train), len(train) + len(val)

@@ -414,7 +414,9 @@ class GaussianProcess:
         return model
 
     def _with_expected(self, inputs: MoleculeInputs, y: Tensor, bounds: Tensor) -> Tensor:
-        """Return the labels y [k, t], with each censored label replaced by its expected value."""
+        """Return the labels y [k, t], with each censored label replaced by its expected value.
+        Raises ValueError as :meth:`predict`.
+        """
         limited = bounds.isinf().any(2)
         if not limited.any():
             return y
@@ -435,6 +437,9 @@ class GaussianProcess:
 
         Returns:
             A model of the old and the new training molecules; the new ones are its last k.
+
+        Raises:
+            ValueError: the labels have bounds, and the kernel matrix cannot be factorised.
         """
         if not len(inputs):
             return self
@@ -521,7 +526,8 @@ class GaussianProcess:
             if the model has no variances.
 
         Raises:
-            ValueError: the counts have another number of columns or another dtype.
+            ValueError: the counts have another number of columns or another dtype, or the kernel
+                matrix cannot be factorised.
         """
         center, width = self._tensors["center"], self._tensors["width"]
         predictions: list[tuple[Tensor, Tensor]] = []

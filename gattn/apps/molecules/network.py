@@ -480,7 +480,8 @@ def join_graphs(
     counts: Tensor,
     sizes: Tensor | None = None,
 ) -> MoleculeBatch:
-    """Combine molecules into one batch whose tensors share the memory of ``arrays``.
+    """Combine molecules into one batch, whose features of atoms and bonds share the memory of
+    ``arrays``.
 
     Args:
         arrays: graphs of g molecules.

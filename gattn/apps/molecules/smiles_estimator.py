@@ -190,6 +190,7 @@ class SmilesEstimator(SerializableEstimator, Parameters):
 
         Raises:
             ValueError: ``read`` is missing, and the model reads descriptor columns.
+            NotFittedError: the estimator was not fitted.
         """
         self.check_fitted()
         columns = self.descriptors_columns_
@@ -236,6 +237,7 @@ class SmilesEstimator(SerializableEstimator, Parameters):
 
     @classmethod
     def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
+        """Raise RunError if the model reads features of another version of gattn."""
         if isinstance(state := card.get("predictor"), dict):
             check_feature_version(folder, state)
 

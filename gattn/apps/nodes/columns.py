@@ -407,5 +407,6 @@ def _hashed(texts: Sequence[str]) -> sp.csr_matrix:
 
 
 def _checked_numbers(values: pd.Series, where: Where) -> NDArray[np.float64]:
+    """Convert a column to numbers. Raises GraphError for a value that is no finite number."""
     title, requirement = f"attribute {values.name!r}", "have numbers, as in training"
     return finite_numbers(values, title, requirement, where, LEAVE_EMPTY)

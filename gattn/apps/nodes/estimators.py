@@ -358,7 +358,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
 
     def attach(self, graph: AttributedGraph) -> tuple[AttributedGraph, list[str]]:
         """Return a graph with the inputs that the model reads, and notes on values and labels that
-        the model cannot use.
+        the model cannot use. Raises GraphError if a column of edges is missing or cannot be read.
         """
         encoder = self.predictor_.encoder
         notes = encoder.unknown(graph)
@@ -536,13 +536,16 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         return self.encode_labels(values, where)
 
     def encode_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Return the index of each label in ``classes_``, [n] float64; NaN for a missing label."""
+        """Return the index of each label in ``classes_``, [n] float64; NaN for a missing label.
+        Raises GraphError for a label that is no class.
+        """
         return encode_classes(values, self.classes_)
 
     def check_split(self, y: Tensor, split: Split) -> list[str]:
         """Return notes on classes that are missing in a part of the split.
 
-        See :func:`gattn.apps.nodes.splits.missing_classes`.
+        See :func:`gattn.apps.nodes.splits.missing_classes`. Raises GraphError if the training part
+        has only one of several classes.
         """
         return missing_classes(y, split, self.classes_.tolist())
 
@@ -609,7 +612,9 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         return self.calibrator_.interval(mean, torch.ones_like(mean), coverage=coverage)
 
     def score(self, graph: GraphLike | None = None, y: Any = None) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return R² on the labelled nodes, which are chosen as in :meth:`NodeClassifier.score`."""
+        """Return R² on the labelled nodes, which are chosen as in :meth:`NodeClassifier.score`.
+        Raises GraphError if no such node has a label.
+        """
         truth, predicted = self._held_out(graph, y)
         return float(r2_score(truth.numpy(), predicted[:, 0].numpy()))
 
@@ -625,12 +630,13 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     def encode_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
         """Convert labels to [n] float64, with NaN for nodes without a label.
 
-        Error messages use ``where`` to describe the position of a node.
+        Error messages use ``where`` to describe the position of a node. Raises GraphError for a
+        label that is no finite number.
         """
         return encode_numbers(values, where)
 
     def check_split(self, y: Tensor, split: Split) -> list[str]:
-        """Check that the labels of the training part are not all equal; return no notes."""
+        """Raise GraphError if the labels of the training part are all equal; return no notes."""
         check_numbers(y, split)
         return []
 

@@ -239,6 +239,7 @@ class NodePredictor:
         Raises:
             KeyError: an entry of the state is missing.
             RuntimeError: a tensor is missing or has another shape.
+            SettingsError: a setting is unknown or out of range.
         """
         encoder = FeatureEncoder.from_state(state["encoder"])
         settings = from_table(NodeSettings, state["settings"])

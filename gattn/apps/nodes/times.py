@@ -124,6 +124,9 @@ def time_cutoffs(graph: AttributedGraph, split: Split, name: str) -> tuple[float
     Returns:
         The times of the newest node of each part; empty if the split is not by this column, or if
         the nodes have times of their own.
+
+    Raises:
+        GraphError: the times cannot be read.
     """
     if split.time != name or _has_own_times(graph, name):
         return ()

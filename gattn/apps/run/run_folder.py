@@ -151,14 +151,16 @@ def training_folder(run: Path) -> Iterator[None]:
 
 
 def finish_run(out: Path, metrics: dict[str, Any]) -> None:
-    """Write the metrics, which mark a run as finished, and remove the checkpoints."""
+    """Write the metrics, which mark a run as finished, and remove the checkpoints. Raises OSError
+    if they cannot be written.
+    """
     write_json(out / METRICS, metrics)
     shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
 
 
 def file_hash(*paths: Path) -> str:
     """Compute the SHA-256 of a file. For several files, it is the hash of their concatenated
-    hashes.
+    hashes. Raises OSError if a file cannot be read.
     """
     hashes = [_content_hash(path) for path in paths]
     return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
@@ -211,6 +213,7 @@ def _metrics(out: Path, inputs: Mapping[str, Sequence[str]]) -> dict[str, Any] |
 
 
 def _splits(out: Path) -> dict[str, Any]:
+    """Return the content of the file of the splits. Raises RunError if it is damaged."""
     return read_json(out / SPLITS, "sha256", remedy=f"remove {out}, or choose another folder")
 
 

@@ -16,8 +16,9 @@ FILES = ("data", "more_data", "validation", "test", "also", "nodes", "edges")
 
 
 def run_paths(folder: Path) -> tuple[Path, ...]:
-    """Return the paths that messages about a run and its report can contain, the longest first:
-    the folder of the run, its files, and those that its model card and its settings name.
+    """Return the paths that messages about a run and its report can contain, the longest first: the
+    folder of the run, its files, and those that its model card and its settings name. Raises
+    RunError or OSError if the folder or the card cannot be read.
     """
     files = [folder, *folder.iterdir(), *map(Path, _files(folder))]
     paths = {path for file in files for path in (file, file.resolve()) if len(path.parts) > 1}
@@ -80,7 +81,7 @@ def data_files(card: Mapping[str, Any]) -> list[str]:
 
 def _files(folder: Path) -> Iterator[str]:
     """Yield the files that the model card and the settings of a run name. Raises RunError or
-    OSError if one of them cannot be read.
+    OSError if the card cannot be read.
     """
     import tomlkit
     from tomlkit.exceptions import TOMLKitError

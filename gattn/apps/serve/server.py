@@ -65,8 +65,8 @@ def open_runs(
 
 
 def _open(name: str, folder: Path, settings: ServeSettings) -> ServedRun:
-    """Load a run of any kind. Raises RunError if a file of the run was changed or
-    cannot be read.
+    """Load a run of any kind. Raises RunError if a file of the run was changed or cannot be read.
+    Raises GraphError or FileNotFoundError if its graph cannot be read.
     """
     _, card = read_model(folder)
     check_files(folder, *(file for file in SEALED_FILES if (folder / file).is_file()))

@@ -16,7 +16,7 @@ MAX_DRAWS = 3
 
 
 def sample_non_edges(graph: Graph, count: int, *, symmetric: bool = False) -> Tensor:
-    """Draw pairs of different nodes without an edge in either direction.
+    """Draw pairs of different nodes without an edge in either direction, by torch's generator.
 
     Args:
         graph: a square graph of n nodes.

@@ -119,12 +119,13 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Tensor:
-        """Compute the attention along the edges and, in training, the logits of negative pairs.
+        """Compute the attention along the edges. In training, also keep the logits of edges and
+        negative pairs for :meth:`get_attention_loss`.
 
         Args:
             x: node features, see Shapes.
             edge_index: the edges, see Shapes.
-            neg_edge_index: the negative pairs (2, number of pairs); None draws them.
+            neg_edge_index: the negative pairs (2, number of pairs); None draws them at random.
             batch: [n], the graph of each node; negative pairs are drawn inside each graph.
             edge_weight: [e], multiplies the message of each edge.
             attn_bias: [e] or [e, h], added to the score of each edge; -inf removes the edge.

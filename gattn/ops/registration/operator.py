@@ -78,7 +78,7 @@ class Operator:
         derivative: Derivative | None = None,
         saves: Iterable[str] = (),
     ) -> None:
-        """Define an operator.
+        """Define an operator, register it with torch, and add it to ``OPERATORS``.
 
         Args:
             name: name of the operator and of its kernels.
@@ -158,7 +158,9 @@ class Operator:
         return dict(zip((*self.inputs, *self.reference_args), args))
 
     def _register(self, types: Mapping[str, str]) -> Callable[..., Any]:
-        """Register the schema and all kernels with torch's dispatcher."""
+        """Register the schema and all kernels with torch's dispatcher, and return the overload to
+        call.
+        """
         name = self.name
         schema_inputs = ", ".join(f"{kind} {n}" for n, kind in types.items())
         returns = ", ".join(["Tensor"] * len(self.outputs))

@@ -115,6 +115,7 @@ def override(config: str | Path | None, changes: Mapping[str, object]) -> LinkRu
     Raises:
         ValueError: a setting is unknown or out of its range, no graph is named, or the file is not
             a config file.
+        FileNotFoundError: the file does not exist.
 
     >>> override(None, {"data": "cora", "epochs": 3}).model.epochs
     3

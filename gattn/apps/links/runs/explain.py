@@ -168,8 +168,10 @@ def explain_pair(
 
     Raises:
         RunError: the folder contains no model that can be read.
-        GraphError: the graph cannot be read, has no such node, or lacks an attribute that the
-            model reads; or the pair is one node, or no pair of source and target of the graph.
+        GraphError: the graph cannot be read, has no such node, or lacks an attribute that the model
+            reads; or the pair is one node, or no pair of source and target of the graph.
+        FileNotFoundError: a file of the graph, or the folder in which ``out`` is created, does not
+            exist.
         FileExistsError: ``out`` exists.
     """
     with new_folder(out) as folder:

@@ -317,6 +317,7 @@ def override(config: str | Path | None, changes: Mapping[str, object]) -> RunSet
 
     Raises:
         ValueError: a setting is unknown or out of its range, or the file is not a config file.
+        FileNotFoundError: the file does not exist.
 
     >>> override(None, {"epochs": 5, "split": "scaffold"}).model.epochs
     5

@@ -39,8 +39,7 @@ def evaluate_table(
     threads: int = 0,
     log: Log = no_log,
 ) -> dict[str, Any]:
-    """Measure a model on the labelled molecules in a CSV file. Molecules that were used for
-    training are left out.
+    """Measure a model on those labelled molecules of a CSV file that it was not trained on.
 
     Molecules that were in the training or the validation part are left out, even if their SMILES
     are written differently: :func:`gattn.data.molecule_identities` compares them.
@@ -72,6 +71,7 @@ def evaluate_table(
 
     Raises:
         RunError: the folder does not contain a readable model.
+        FileNotFoundError: the file, or the folder in which ``out`` is created, does not exist.
         FileExistsError: ``out`` exists.
         ValueError: the file, a column or a label cannot be used; no molecule remains.
     """

@@ -200,6 +200,7 @@ def explain_table(
 
     Raises:
         RunError: the folder does not contain a readable model.
+        FileNotFoundError: the file, or the folder in which ``out`` is created, does not exist.
         FileExistsError: ``out`` exists.
         ValueError: the file or its column cannot be used, the target does not exist, or the file
             has no valid molecule.

@@ -113,8 +113,8 @@ def _advice(patterns: Sequence[Pattern], *, learnable: bool) -> str:
 
 
 def _notes(read: NumberColumn, column: Column, style: NumberFormat) -> Iterator[str]:
-    """Yield notes on a numeric column that may in fact contain classes, row numbers, dates or
-    limits.
+    """Yield notes on a numeric column: how its limits are read, and whether its labels may be
+    classes.
     """
     if read.dropped and style.censored == "limit":
         yield (

@@ -184,6 +184,7 @@ def override(config: str | Path | None, changes: Mapping[str, object]) -> NodeRu
     Raises:
         ValueError: a setting is unknown or out of its range, no graph is named, or the file is not
             a config file.
+        FileNotFoundError: the file does not exist.
 
     >>> override(None, {"data": "pubmed", "runs": 3}).model.output_heads
     8

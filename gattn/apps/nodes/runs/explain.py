@@ -240,8 +240,10 @@ def explain_graph_node(
 
     Raises:
         RunError: the folder contains no model that can be read.
-        GraphError: the graph cannot be read, has no such node, or lacks an attribute that the
-            model reads.
+        GraphError: the graph cannot be read, has no such node, or lacks an attribute that the model
+            reads.
+        FileNotFoundError: a file of the graph, or the folder in which ``out`` is created, does not
+            exist.
         FileExistsError: ``out`` exists.
     """
     estimator = load_estimator(run).set_params(threads=threads)

@@ -61,7 +61,9 @@ def predict_graph(
     Raises:
         RunError: the folder does not contain a readable model.
         GraphError: the graph cannot be read, or lacks an attribute that the model reads.
+        FileNotFoundError: a file of the graph, or the folder of ``out``, does not exist.
         FileExistsError: ``out`` exists.
+        ValueError: the ending of ``out`` is not that of a table.
     """
     check_table_ending(out)
     estimator = load_estimator(run).set_params(threads=threads)

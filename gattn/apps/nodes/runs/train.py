@@ -597,7 +597,9 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         return NodeParts(record, [("line", "edge", "reason"), *left_out], splits, plans, encoded)
 
     def fit(self, data: NodeData, parts: NodeParts) -> list[Trial]:
-        """Run all planned trials and return them in order."""
+        """Run all planned trials and return them in order. Raises TrainingError if the loss of one
+        is not finite.
+        """
         trainer = Trainer(data.estimator, parts.encoded, data.y, parts.splits)
         return run_trials(
             trainer, parts.plans, workers=self.settings.workers,

@@ -100,6 +100,9 @@ def choose_size(memory: str, nodes: int, values: int, edges: int) -> SizeChoice:
         nodes: number of nodes.
         values: number of values in the tables.
         edges: number of edges of the data.
+
+    Raises:
+        SettingsError: ``memory`` is no size.
     """
     budget = parse_memory(memory) if memory else free_memory() // 2
     source = f"--memory {memory}" if memory else "half of the free memory; change it with --memory"

@@ -294,6 +294,7 @@ class StackedPredictor:
         Raises:
             KeyError: an entry of the state is missing.
             ValueError: a tensor is missing or has another shape.
+            SettingsError: a setting is unknown or out of range.
         """
         settings = from_table(NodeSettings, state["settings"])
         of_network = {name: t for name, t in tensors.items() if not name.startswith(PREFIX)}

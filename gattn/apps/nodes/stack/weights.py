@@ -89,12 +89,13 @@ def fit_weights(
         \pi_k \propto \exp\Bigl(-\frac{(\bar L_k - \bar L_*)^2}{2 s_k^2}\Bigr)
 
     Args:
-        predictions: K arrays [m, c].
+        predictions: K arrays [m, c]. Of more than 50,000 nodes, a random sample with the seed 0 is
+            used.
         y: [m] classes from 0, or numbers.
         is_class: True for probabilities.
 
     Returns:
-        [K].
+        The weights [K].
 
     Reference:
         Breiman, "Stacked regressions" (Machine Learning 1996).
