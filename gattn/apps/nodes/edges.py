@@ -83,8 +83,8 @@ ALL_COLUMNS = EdgeColumns()
 
 
 def edge_column(edges: EdgeTable, name: Hashable, why: str = "") -> pd.Series:
-    """Return an edge column; if it does not exist, raise GraphError with a list of the existing
-    columns.
+    """Return an edge column. Raises GraphError if it does not exist, cannot be read, or contains
+    the names of nodes. ``why`` is a part of the message after the name of the column.
     """
     if name in edges.unreadable:
         raise GraphError(f"column {name!r} of the edges: {edges.unreadable[name]}")

@@ -167,6 +167,7 @@ def open_parquet(path: Path, **options: Any) -> Iterator[pyarrow.parquet.Parquet
 
     Raises:
         ValueError: the file is not a Parquet file.
+        FileNotFoundError: the file does not exist.
     """
     import pyarrow.parquet
 

@@ -129,7 +129,9 @@ def _parse(core: str, extension: str, text: str) -> Mol:
 
 
 def _without_doubt(molecule: Mol) -> Mol:
-    """Remove the mark "unknown stereo" from double bonds, because it means the same as no mark."""
+    """Remove the mark "unknown stereo" from the double bonds of a molecule, because it means the
+    same as no mark, and return the molecule.
+    """
     from rdkit.Chem import BondStereo
 
     for bond in molecule.GetBonds():

@@ -142,7 +142,12 @@ class LaunchPlan:
         keep_scale: float = 1.0,
         centered: bool = False,
     ) -> None:
-        """Add the partial sums of rows with splits. If ``centered`` is true, b becomes b - c a."""
+        """Write the sums of the rows with splits into ``sums``, computed from the partial sums
+        ``splits``.
+
+        The sums a and b of a softmax are multiplied by ``keep_scale``. If ``centered`` is true, b
+        becomes b - c a.
+        """
         if not self.has_splits:
             return
         a, b = (0 if x is None else x.shape[2] for x in (sums.a, sums.b))

@@ -63,8 +63,10 @@ class LabelColumn(NamedTuple):
 
 
 def number_labels(column: Column, style: NumberFormat, skip_bad: bool) -> LabelColumn:
-    """Return the numbers in a column; raise ValueError for cells such as ``>10`` or ``1,008``.
+    """Return the numbers in a column.
 
+    Raises ValueError for a column without numbers, for one that is trained on and has a single
+    number, and for cells such as ``>10``, ``1,008`` or infinity, unless ``skip_bad`` is set.
     Leaving such cells out would select labels by their value.
     """
     cells, target = column.cells, column.target
