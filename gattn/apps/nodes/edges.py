@@ -346,20 +346,6 @@ class EdgeEncoder:
         inputs = self._inputs(structure, graph.names)
         return replace(graph, arcs=arcs, edge_index=edges, edge_inputs=inputs)
 
-    def permuted(self, graph: AttributedGraph, name: Hashable, seed: int) -> AttributedGraph:
-        """Return the graph from :meth:`attach` after the values of one column were permuted among
-        the edges. Raises GraphError for a value that cannot be used.
-        """
-        assert graph.edge_inputs is not None
-        inputs = graph.edge_inputs
-        rows = inputs.rows
-        order = np.random.default_rng(seed).permutation(len(rows))
-        values = rows.table[name].iloc[order].to_numpy()
-        table = rows.table.copy(deep=False)
-        table[name] = pd.Series(values, dtype=table[name].dtype)
-        structure = replace(inputs, rows=replace(rows, table=table))
-        return replace(graph, edge_inputs=self._inputs(structure, graph.names))
-
     def unknown(self, graph: AttributedGraph) -> list[str]:
         """Return a note for each column that has values without a feature, because they did not
         occur in training.

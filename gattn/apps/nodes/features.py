@@ -4,7 +4,7 @@ no attributes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,17 +116,6 @@ class FeatureEncoder(ColumnEncoder):
                 f"{', '.join(graph.network.types)}"
             )
         return graph if self.edges is None else self.edges.attach(graph)
-
-    def permuted(self, graph: AttributedGraph, seed: int) -> Iterator[tuple[str, AttributedGraph]]:
-        """Yield the name of each edge column, or of each relation, and the graph from
-        :meth:`attach_edges` in which it is permuted among the edges.
-        """
-        if self.network is not None:
-            for relation in self.network.relations:
-                yield str(relation), self.network.permuted(graph, relation, seed)
-        elif self.edges is not None:
-            for name in self.edges.names:
-                yield str(name), self.edges.permuted(graph, name, seed)
 
     def state(self) -> dict[str, Any]:
         """Return the state of the encoder as a dictionary that can be stored in JSON."""

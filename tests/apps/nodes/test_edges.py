@@ -220,9 +220,8 @@ def test_model_of_a_run_uses_the_columns_of_edges_in_prediction(tmp_path):
     data, table = _write(tmp_path, edges, nodes)
     run, reading = tmp_path / "run", GraphReading(nodes=table)
     settings = NodeRunSettings(data, nodes=table, label="label", model=SMALL, **OPTIONS)
-    metrics = train_run(settings, run)
-    assert list(metrics["edges"]) == ["strength", "kind", "words", "day"]
-    assert "Columns of the edges" in (run / "report.html").read_text("utf-8")
+    train_run(settings, run)
+    assert "Columns of the edges that are used" in (run / "report.html").read_text("utf-8")
     assert predict_graph(run, data, tmp_path / "out.csv", reading=reading) == len(nodes)
     paths = tmp_path / "out.csv", run / "predictions.csv"
     name = "probability_kind 0"
@@ -241,9 +240,6 @@ def test_model_of_a_symmetric_edge_table_predicts_from_one_direction():
     encoder = model.predictor_.encoder.edges
     assert encoder is not None
     assert not encoder.has_direction
-    for name in encoder.names:
-        permuted = encoder.permuted(model.graph_, name, seed=0)
-        assert torch.isfinite(model.predictor_.predict(permuted)).all()
     # The arcs of a table without opposite edges are read in both directions, as in training.
     assert np.isfinite(model.predict_proba((edges, nodes))).all()
     directed = NodeClassifier(label="label", epochs=2, width=8, heads=2, **OPTIONS)

@@ -30,7 +30,6 @@ from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.measure import (
     baseline_predictions,
     class_scores,
-    edge_importance,
     is_noise,
     measure_intervals,
 )
@@ -77,8 +76,6 @@ def node_report(run: NodeRun) -> Report:
     sections = [_trials_section(run)] if len(run.trials) > 1 else []
     if "components" in run.metrics:
         sections.append(_components(run))
-    if "edges" in run.metrics:
-        sections.append(_edges(run))
     if isinstance(run.estimator, NodeClassifier):
         sections.append(_classes(run))
     sections.append(Section("The network", figures=(figures["network"],)))
@@ -180,36 +177,6 @@ def _components(run: NodeRun) -> Section:
         )
     columns = "component", "description", "weight", *(METRICS[metric] for metric in metrics)
     return Section("Components", text, (Table(columns, tuple(rows), "On the test part"),))
-
-
-def _edges(run: NodeRun) -> Section:
-    """Return the section of the report on the columns of the edges, or on the relations."""
-    notes = tuple(note for note in run.encoded.notes if " of the edges" in note)
-    main, base = next(iter(run.metrics["test"].items()))
-    is_typed = run.encoded.graph.network is not None
-    title = "Relations" if is_typed else "Columns of the edges"
-    rows = []
-    for name, each in run.metrics["edges"].items():
-        after = each["permuted"][main]
-        attention = [each["attention"]] if is_typed else []
-        rows.append((name, *attention, after, base - after))
-    if not rows:
-        return Section(title, (*notes, "Nothing was permuted: the graph is too large."))
-    values = "destinations" if is_typed else "values"
-    text = (
-        f"The {METRICS[main]} on the test part is {number(base)}. The table shows it after the "
-        f"{values} of a row of the table were exchanged among the edges at random. The difference "
-        "shows how much the trained model uses them; it is near 0 if another row contains the same "
-        "information."
-    )
-    if is_typed:
-        text += (
-            " Attention is the share of the relation in the attention of the predicted nodes, in "
-            "the last layer of the attention network."
-        )
-    head = ["relation", "attention"] if is_typed else ["column"]
-    columns = (*head, f"{METRICS[main]}, permuted", "difference")
-    return Section(title, (text, *notes), (Table(columns, tuple(rows), "Test part"),))
 
 
 def _classes(run: NodeRun) -> Section:
@@ -646,10 +613,6 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
                 }
                 for name, weight in predictor.weights.items()
             }
-        if predictor.encoder.edges is not None or encoded.graph.network is not None:
-            metrics["edges"] = edge_importance(
-                predictor, encoded.graph, y, test, settings.model.seed
-            )
         constant = baselines["majority" if task.is_class else "mean"]
         metrics["noise"] = is_noise(task, best.test, y[test], predicted[test], constant[test])
         if isinstance(estimator, NodeClassifier):

@@ -16,7 +16,7 @@ from gattn.apps.nodes.columns import ColumnEncoder
 from gattn.apps.nodes.edges import COLUMN, EdgeColumns, EdgeEncoder, read_edge_columns
 from gattn.apps.nodes.typed.network import Messages, TypedInputs, TypedNetwork
 from gattn.apps.nodes.typed.relations import Relation
-from gattn.apps.nodes.typed.tables import titled, with_projection
+from gattn.apps.nodes.typed.tables import titled
 
 
 @dataclass(frozen=True)
@@ -102,14 +102,8 @@ class TypedEncoder:
         """Names of all types: the target, and the others in order."""
         return [self.target, *sorted(self.types)]
 
-    def attach(
-        self, graph: AttributedGraph, x: Mapping[str, Tensor] | None = None
-    ) -> AttributedGraph:
-        """Return the graph with the inputs of its network.
-
-        Args:
-            graph: the labelled nodes, with their network.
-            x: encoded features of the nodes of each other type; None to encode them.
+    def attach(self, graph: AttributedGraph) -> AttributedGraph:
+        """Return the graph, the labelled nodes with their network, with the inputs of its network.
 
         Raises:
             GraphError: the graph has other types or relations than in training, or a column is
@@ -132,26 +126,13 @@ class TypedEncoder:
             messages[relation] = Messages(pairs, features, weights)
             if not self.directed:
                 messages[relation.reverse()] = messages[relation].reverse()
-        if x is None:
-            x = {}
-            for kind in self.kinds[1:]:
-                with titled(f"type {kind!r}"):
-                    x[kind] = self.types[kind].read_columns(network.others[kind])
+        x = {}
+        for kind in self.kinds[1:]:
+            with titled(f"type {kind!r}"):
+                x[kind] = self.types[kind].read_columns(network.others[kind])
         degrees = {kind: _degrees(kind, network.size(kind), messages) for kind in self.kinds}
         inputs = TypedInputs(x, degrees, messages)
         return replace(graph, network=replace(network, inputs=inputs))
-
-    def permuted(self, graph: AttributedGraph, relation: Relation, seed: int) -> AttributedGraph:
-        """Return the graph from :meth:`attach` after the destinations of one relation were permuted
-        among its edges. Raises GraphError if the graph has only one type of nodes.
-        """
-        network = _network(graph)
-        edges, inputs = network.edges[relation], network.inputs
-        order = np.random.default_rng(seed).permutation(len(edges))
-        pairs = torch.stack([edges.pairs[0], edges.pairs[1, torch.from_numpy(order)]])
-        changed = {**network.edges, relation: replace(edges, pairs=pairs)}
-        edited = with_projection(replace(graph, network=replace(network, edges=changed)))
-        return self.attach(edited, None if inputs is None else inputs.x)
 
     def unknown(self, graph: AttributedGraph) -> list[str]:
         """Return a note for each column that has values that did not occur in training. Raises

@@ -203,31 +203,6 @@ def describe_network(network: TypedNetwork, encoder: FeatureEncoder) -> str:
     return "; ".join([features, *parts])
 
 
-def attention_shares(predictor: TypedPredictor, graph: AttributedGraph) -> dict[Relation, float]:
-    """Return for each relation the share of the attention of the labelled nodes in the last layer.
-
-    The share is the mean over the heads and over the labelled nodes with an edge. The attention
-    along and against the direction of the edges is added. A relation between other types has no
-    share.
-    """
-    network = graph.network
-    assert network is not None
-    last = predictor.relation_attention(graph)[-1]
-    sums: dict[Relation, Tensor] = {}
-    total = torch.zeros(len(graph), dtype=torch.float64)
-    for relation in network.edges:
-        for direction in (relation, relation.reverse()):
-            if direction.destination == network.target and direction in last:
-                (_, destination), alpha = last[direction]
-                one = torch.zeros_like(total)
-                one.index_add_(0, destination, alpha.double().mean(1))
-                sums[relation] = sums.get(relation, torch.zeros_like(total)) + one
-                total += one
-    has_edge = total > 0
-    count = max(int(has_edge.sum()), 1)
-    return {relation: float(one[has_edge].sum()) / count for relation, one in sums.items()}
-
-
 def node_titles(graph: AttributedGraph) -> tuple[list[str], np.ndarray]:
     """Return the names of all nodes in the order of
     :func:`gattn.apps.nodes.typed.predictor.offsets`, and the position of the type of each.
@@ -297,39 +272,24 @@ class TypedPredictor(NodePredictor):
         The edges are those of all relations into labelled nodes. The labelled nodes come first in
         the numbering of the nodes; see :func:`offsets` for the others.
         """
-        layers, target = [], self._encoder.target
+        network, layers = graph.network, []
+        assert network is not None
+        assert network.inputs is not None
+        first, messages = offsets(network), network.inputs.messages
+        with limited_threads(graph_elements(graph, self.settings), self.threads):
+            weights_of = self.network.attention(self._whole(graph))
         none = torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, self.settings.heads)
-        for weights in self.relation_attention(graph):
-            into = [one for relation, one in weights.items() if relation.destination == target]
-            edges = torch.cat([pairs for pairs, _ in (none, *into)], 1)
-            alpha = torch.cat([alpha for _, alpha in (none, *into)])
+        for weights in weights_of:
+            parts = [none]
+            for relation, alpha in weights.items():
+                if relation.destination == network.target:
+                    start = [[first[relation.source]], [first[relation.destination]]]
+                    parts.append((messages[relation].pairs + torch.tensor(start), alpha))
+            edges = torch.cat([pairs for pairs, _ in parts], 1)
+            alpha = torch.cat([one for _, one in parts])
             order = edges[1].argsort(stable=True)
             layers.append((edges[:, order], alpha[order]))
         return layers
-
-    def relation_attention(
-        self, graph: AttributedGraph
-    ) -> list[dict[Relation, tuple[Tensor, Tensor]]]:
-        """Return the edges [2, e] and the weights [e, h] of each relation, for each layer. The
-        numbers of the nodes are those of :meth:`attention`.
-        """
-        network = graph.network
-        assert network is not None
-        assert network.inputs is not None
-        first = offsets(network)
-        with limited_threads(graph_elements(graph, self.settings), self.threads):
-            layers = self.network.attention(self._whole(graph))
-        return [
-            {
-                relation: (
-                    network.inputs.messages[relation].pairs
-                    + torch.tensor([[first[relation.source]], [first[relation.destination]]]),
-                    alpha,
-                )
-                for relation, alpha in weights.items()
-            }
-            for weights in layers
-        ]
 
 
 def offsets(network: TypedNetwork) -> dict[str, int]:
