@@ -68,14 +68,19 @@ inline bool softmax_raise(A* m, A* l, A* mass, const A* other, A* factor, i64 he
   return scales;
 }
 
+// Set `to`, [lanes], to the maxima of the scores, [count, lanes], of each head.
+template <class A> inline void max_over_edges(A* to, const A* scores, i64 count, i64 lanes) {
+  fill(to, -infinity<A>, lanes);
+  reduce_lanes(to, count, lanes, [=](A max, i64 y) { return scores[y] > max ? scores[y] : max; });
+}
+
 // Process a block of edges in the online softmax. The running maxima m are updated, the scores,
 // [count, lanes], are replaced by exp(scores - m), and the sums of the results are added to l.
 // Return true if the sums of previous blocks must be rescaled.
 template <class A> [[gnu::noinline]] bool online_softmax_step(A* scores, i64 count, i64 heads,
                                                               i64 lanes, A* m, A* l, A* mass,
                                                               A* factor, A* scratch) {
-  reduce_lanes(scratch, -infinity<A>, scores, count, lanes,
-               [](A max, A score) { return score > max ? score : max; });
+  max_over_edges(scratch, scores, count, lanes);
   const bool scales = softmax_raise(m, l, mass, scratch, factor, heads);
   A* shift = scratch;
   for_lanes(lanes, [=](i64 x) { shift[x] = safe_max(m[x]); });
@@ -84,8 +89,9 @@ template <class A> [[gnu::noinline]] bool online_softmax_step(A* scores, i64 cou
     for_lanes(lanes, [=](i64 x) { row[x] -= shift[x]; });
   }
   for_lanes(count * lanes, [=](i64 y) { scores[y] = exp_below(scores[y]); });
-  reduce_lanes(scratch, A(0), scores, count, lanes, [](A sum, A weight) { return sum + weight; });
-  add_lanes(l, scratch, lanes);
+  fill(scratch, A(0), lanes);
+  reduce_lanes(scratch, count, lanes, [=](A sum, i64 y) { return sum + scores[y]; });
+  for_lanes(lanes, [=](i64 x) { l[x] += scratch[x]; });
   return scales;
 }
 
@@ -93,8 +99,7 @@ template <class A> [[gnu::noinline]] bool online_softmax_step(A* scores, i64 cou
 // replace the scores by exp(scores - m), and set l to the sums of the results.
 template <class A>
 [[gnu::noinline]] void softmax_begin(A* scores, i64 count, i64 lanes, A* m, A* l) {
-  reduce_lanes(m, -infinity<A>, scores, count, lanes,
-               [](A max, A score) { return score > max ? score : max; });
+  max_over_edges(m, scores, count, lanes);
   for (i64 x = 0; x < lanes; x += lane) {
     A shift[lane], sum[lane];
 #pragma omp simd

@@ -134,14 +134,10 @@ template <class T, class I> struct GATScore {
 
   void accumulate_extra(A* plus, A* mass, i64, i64 count, const A* before, const A* after,
                         const T* const* rows) {
-    for (i64 t = 0; t < count; ++t) {
-      const A *softmax = before + t * lanes, *weight = after + t * lanes;
-      A* is_positive = positive.data() + t * lanes;
-      for_lanes(lanes, [=](i64 x) {
-        mass[x] += is_positive[x] * softmax[x];
-        is_positive[x] *= weight[x];
-      });
-    }
+    A* is_positive = positive.data();
+    reduce_lanes(mass, count, lanes,
+                 [=](A sum, i64 y) { return sum + is_positive[y] * before[y]; });
+    for_lanes(count * lanes, [=](i64 y) { is_positive[y] *= after[y]; });
     add_weighted_rows(plus, false, count, heads, value_heads, channels, weights.data(), rows);
   }
 
@@ -310,11 +306,9 @@ template <class T, class I> struct GATBackward {
       if (terms.bias) add_bias(at, count);
       gradients(at, count);
       T* edge = edge_score.gradient ? edge_score.of(at, count) : nullptr;
-      for (i64 t = 0; t < count; ++t) {
-        const A* grad_z = ds.data() + t * lanes;
-        add_lanes(grad_b, grad_z, lanes);
-        if (edge) store(edge + t * heads, grad_z, heads);
-      }
+      const A* grad_z = ds.data();
+      reduce_lanes(grad_b, count, lanes, [=](A sum, i64 y) { return sum + grad_z[y]; });
+      for (i64 t = 0; edge && t < count; ++t) store(edge + t * heads, grad_z + t * lanes, heads);
       value_gradient(grad_v, count);
     }
   }

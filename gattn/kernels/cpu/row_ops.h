@@ -272,10 +272,6 @@ template <class Function> inline void for_lanes(i64 lanes, const Function& funct
     for (i64 k = 0; k < lane; ++k) function(x + k);
 }
 
-template <class A> inline void add_lanes(A* __restrict to, const A* __restrict from, i64 lanes) {
-  for_lanes(lanes, [=](i64 x) { to[x] += from[x]; });
-}
-
 // Copy the numbers of an edge, one for each head. Calling memcpy would take longer than copying the
 // one or two vectors.
 template <class A> inline void copy_heads(A* __restrict to, const A* __restrict from, i64 heads) {
@@ -293,17 +289,16 @@ inline void load_heads(A* __restrict to, const T* __restrict from, i64 heads, i6
   for_lanes(lanes, [=](i64 x) { to[x] = x < heads ? A(wide(from[x])) : A(0); });
 }
 
-// Combine the rows of a matrix [count, lanes] into one row [lanes]: to[x] = step(step(first,
-// rows[0][x]), rows[1][x]) and so on. The intermediate results stay in a register.
-template <class A, class Step> inline void reduce_lanes(A* __restrict to, A first,
-                                                        const A* __restrict rows, i64 count,
-                                                        i64 lanes, const Step& step) {
+// Combine the `count` rows of a matrix [count, lanes] with the row `to`, [lanes], in their order:
+// to[x] = step(to[x], t * lanes + x) for each row t. The intermediate results stay in a register.
+template <class A, class Step>
+inline void reduce_lanes(A* to, i64 count, i64 lanes, const Step& step) {
   for (i64 x = 0; x < lanes; x += lane) {
     A part[lane];
-    for (i64 k = 0; k < lane; ++k) part[k] = first;
+    for (i64 k = 0; k < lane; ++k) part[k] = to[x + k];
     for (i64 t = 0; t < count; ++t) {
 #pragma omp simd
-      for (i64 k = 0; k < lane; ++k) part[k] = step(part[k], rows[t * lanes + x + k]);
+      for (i64 k = 0; k < lane; ++k) part[k] = step(part[k], t * lanes + x + k);
     }
     for (i64 k = 0; k < lane; ++k) to[x + k] = part[k];
   }
