@@ -19,7 +19,6 @@ from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES, atom_fea
 from gattn.data.molecules.fingerprints import (
     morgan_fingerprints,
     tanimoto,
-    tanimoto_neighbours,
     tanimoto_ridge,
 )
 from gattn.data.molecules.identity import molecule_identities
@@ -30,7 +29,6 @@ from gattn.data.splits import (
     Split,
     random_split,
     split_by_names,
-    split_from_file,
 )
 
 __all__ = [
@@ -61,8 +59,6 @@ __all__ = [
     "scaffold_split",
     "smiles_to_data",
     "split_by_names",
-    "split_from_file",
     "tanimoto",
-    "tanimoto_neighbours",
     "tanimoto_ridge",
 ]
