@@ -68,13 +68,13 @@ class MoleculeSettings(TrainingSettings):
     loss_function: LossFunction = "mse"
     """Loss of a regression. mse is the squared error. mae is the absolute error, which depends less
     on outliers. bounded-mse and bounded-mae also read censored labels such as >10 as limits: the
-    loss is 0 if the prediction is beyond the limit. The setting has no effect in classification.
+    loss is 0 if the prediction is beyond the limit. Classes need mse, the default.
     """
     target_transform: Transform = "none"
     """Transform of the labels before training, so that no prediction and no interval is outside the
     possible values. log10 is for positive numbers such as concentrations, and logit for fractions
-    between 0 and 1. Predictions, intervals and errors are in the original unit. Classification
-    ignores it.
+    between 0 and 1. Predictions, intervals and errors are in the original unit. Classes cannot be
+    transformed.
     """
     standardize: tuple[Standardization, ...] = ()
     """Standardisation of every molecule before training and before each prediction.
@@ -139,6 +139,14 @@ class MoleculeSettings(TrainingSettings):
             raise SettingsError("from_foundation needs a model with a network; got model gp")
         if self.width % self.heads:
             raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
+
+    def check_classes(self) -> None:
+        """Check that no setting is for numbers only. Raises SettingsError otherwise."""
+        for name, default in (("loss_function", "mse"), ("target_transform", "none")):
+            if (value := getattr(self, name)) != default:
+                raise SettingsError(
+                    f"{name} {value} is for numbers, and the labels are classes: leave it out"
+                )
 
     def check_rows(self, molecules: int) -> None:
         """Check that ``reaction`` is consistent with the number of molecules in a row.

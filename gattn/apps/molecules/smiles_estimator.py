@@ -138,7 +138,10 @@ class SmilesEstimator(SerializableEstimator, Parameters):
 
         Raises:
             ValueError: a part has too few molecules, or a target no label in the training part.
+            SettingsError: a setting for numbers was set for classes.
         """
+        if self.task.is_class:
+            self.settings().check_classes()
         for name, part, least in (("training", train, 2), ("validation", val, 1)):
             if len(part) < least:
                 raise ValueError(

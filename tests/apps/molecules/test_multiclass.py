@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss, matthews_corrcoef
 
 from gattn.apps.fitting.metrics import class_agreement
+from gattn.apps.fitting.settings import SettingsError
 from gattn.apps.molecules import MoleculeClassifier
 from gattn.apps.molecules.runs.config import override
 from gattn.apps.molecules.runs.evaluate import evaluate_table

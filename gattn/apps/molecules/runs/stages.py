@@ -369,8 +369,11 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
 
     def split(self, data: MoleculeData) -> MoleculeParts:
         """Split the molecules into parts, and count the molecules that occur in two parts. Raises
-        ValueError if the data cannot be split, a part is empty, or all targets are constant.
+        ValueError if the data cannot be split, a part is empty, or all targets are constant, and
+        SettingsError for a setting that is for numbers only if the labels are classes.
         """
+        if data.source.labels.task.is_class:
+            self.settings.model.check_classes()
         split, notes = splits.choose_parts(
             self.settings.split, data.molecules, data.source, self.settings.model.seed,
             data.estimator.row_format,
