@@ -40,14 +40,16 @@ def test_mcc_and_log_loss_equal_those_of_scikit_learn():
 def test_task_auto_is_multiclass_for_texts_of_several_classes():
     several = read_labels([[name] for name in NAMES], ["kind"])
     assert several.task.name == "multiclass"
-    assert "3 different texts are read as classes: alcohol, amine, chloride" in several.notes[0]
+    assert "3 different labels are read as classes: alcohol, amine, chloride" in several.notes[0]
     rare = [*NAMES, "ether"]
     with pytest.raises(ValueError, match="for classes use --task multiclass"):
         read_labels([[name] for name in rare], ["kind"])
     numbers = read_labels([[str(i % 3)] for i in range(60)], ["kind"])
     assert numbers.task.name == "regression"
     assert "--task multiclass reads them as classes" in numbers.notes[0]
-    assert read_labels([[str(i % 3)] for i in range(9)], ["kind"], "multiclass").y[4, 0] == 1
+    classes = read_labels([[str(i % 3)] for i in range(9)], ["kind"], "multiclass")
+    assert classes.y[4, 0] == 1
+    assert "3 different labels are read as classes: 0, 1, 2." in classes.notes[0]
     both = [[name, "yes" if len(name) > 5 else "no"] for name in NAMES]
     assert read_labels(both, ["kind", "long"]).task.name == "multiclass"
 
@@ -103,6 +105,30 @@ def test_run_of_three_classes_writes_metrics_predictions_and_explanations(tmp_pa
     assert 0 <= measured["test"]["accuracy"] <= 1
     options = {"label": "amine", "workers": 1}
     assert explain_table(out, part, tmp_path / "explained", **options).rows == 2
+
+
+def test_training_part_without_a_class_has_a_note(tmp_path):
+    parts = [("train", "train", "test", "val")[i // 3 % 4] for i in range(60)]
+    rows = [
+        f"{text},{name},{'test' if name == 'amine' else part}\n"
+        for text, name, part in zip(SMILES, NAMES, parts)
+    ]
+    table = tmp_path / "kinds.csv"
+    table.write_text("smiles,kind,part\n" + "".join(rows))
+    changes = {**TINY, "data": str(table), "target": ("kind",), "split": "column:part"}
+    notes: list[str] = []
+    settings = override(None, {**changes, "model": "stacked", "workers": 1})
+    metrics = train_run(settings, tmp_path / "run", log=notes.append)
+    note = "The training part has no label of class 'amine' of 'kind': the model cannot predict it."
+    assert note in notes
+    weights = ", ".join(f"{name} {weight:.2f}" for name, weight in metrics["weights"].items())
+    assert f"weights of the components: {weights}" in notes
+
+
+@pytest.mark.parametrize("setting", [{"target_transform": "log10"}, {"loss_function": "mae"}])
+def test_setting_for_numbers_raises_error_for_classes(setting):
+    with pytest.raises(SettingsError, match="is for numbers, and the labels are classes"):
+        MoleculeClassifier(**setting).fit(SMILES, NAMES)
 
 
 @pytest.mark.parametrize("kinds", [2, 3])

@@ -371,8 +371,8 @@ def _common_task(columns: Sequence[Column], style: NumberFormat) -> Task:
     if len(set(tasks.values())) > 1:
         listed = ", ".join(f"{target}: {task}" for target, task in tasks.items())
         raise ValueError(
-            f"the targets of a run must have the same task; they are {listed}: train one "
-            "model for each task, or use --task regression to predict 0 and 1 as numbers"
+            f"the targets of a run must have the same task; they are {listed}: train one model for "
+            "each task; if all labels are numbers, --task regression predicts 0 and 1 as numbers"
         )
     return next(iter(tasks.values()))
 
@@ -458,10 +458,11 @@ def _classes(column: Column, most: int) -> LabelColumn:
         notes.append(
             f"Column {target!r}: {_joined(words)}: read as missing values, not as a class."
         )
-    if len(counts) > 2 and column.guessed:
-        shown = ", ".join(map(str, sorted(counts, key=str)))
+    if len(counts) > 2 or not (texts or counts.keys() <= {0, 1}):
+        kinds = [*map(str, sorted(counts)[:MOST_GUESSED]), *["..."] * (len(counts) > MOST_GUESSED)]
         notes.append(
-            f"Column {target!r}: its {len(counts)} different texts are read as classes: {shown}."
+            f"Column {target!r}: its {len(counts)} different labels are read as classes: "
+            f"{', '.join(kinds)}."
         )
     notes += [f"Column {target!r}: {hint}." for hint in case_hints(counts)]
     return LabelColumn([labels.get(cell) for cell in cells], unread, missing, 0, notes)

@@ -429,23 +429,30 @@ def splits_record(split: Split, molecules: LabelledMolecules, source: Source) ->
     return {"protocol": split.protocol, "data": source.name, "sha256": source.sha256, **rows}
 
 
-def constant_targets(estimator: MoleculeEstimator, y: Tensor) -> dict[str, str]:
-    """Return the targets that have fewer than two different labels, with their content in words.
+def missing_labels(estimator: MoleculeEstimator, y: Tensor) -> tuple[dict[str, str], list[str]]:
+    """Describe the labels that the training part does not have.
 
     Args:
         estimator: estimator with the targets and their classes.
         y: [k, t] labels of the training part.
+
+    Returns:
+        The targets that have fewer than two different labels, with their content in words; and a
+        note for each other target on the classes that the model cannot predict.
     """
-    contents = {}
+    constant, notes = {}, []
     for i, (target, column) in enumerate(zip(estimator.targets_, y.T)):
-        values = column[column.isfinite()].unique()
-        if len(values) > 1:
-            continue
-        content = "one value only" if len(values) else "no label"
-        if len(values) and estimator.task.is_class:
+        values = column[column.isfinite()].unique().tolist()
+        content = "one value only" if values else "no label"
+        if values and estimator.task.is_class:
             kinds = estimator.classes_by_target[i].tolist()
-            others = [kind for number, kind in enumerate(kinds) if number != int(values)]
-            content = f"only class {kinds[int(values)]!r} and no label of class "
-            content += " or ".join(map(repr, others))
-        contents[target] = f"{content} of {target!r}"
-    return contents
+            others = [kind for number, kind in enumerate(kinds) if number not in values]
+            content = f"no label of class {' or '.join(map(repr, others))}" if others else ""
+            if len(values) > 1 and content:
+                notes.append(
+                    f"The training part has {content} of {target!r}: the model cannot predict it."
+                )
+            content = f"only class {kinds[int(values[0])]!r} and {content}"
+        if len(values) < 2:
+            constant[target] = f"{content} of {target!r}"
+    return constant, notes

@@ -399,9 +399,9 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
             ValueError: all targets are constant.
         """
         source, molecules, estimator = data.source, data.molecules, data.estimator
-        constant = splits.constant_targets(estimator, molecules[split.train].y)
+        constant, notes = splits.missing_labels(estimator, molecules[split.train].y)
         if not constant:
-            return data, split, []
+            return data, split, notes
         first, *_ = constant.values()
         if len(constant) == len(source.targets):
             raise ValueError(f"the training part has {first}: choose another split")
@@ -414,7 +414,7 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
             f"{plural(len(constant), 'target')} left out, because the training part lacks "
             f"different labels, the first: {first}."
         )
-        return replace(data, source=source, molecules=molecules), split, [note]
+        return replace(data, source=source, molecules=molecules), split, [note, *notes]
 
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> MoleculeEstimator:
         """Train the model on the training part, and return it. A note about the related targets is
@@ -461,6 +461,9 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         """Return the evaluated run: the predictions, and the metrics of the model and of the
         baselines on the test part. Notes are logged.
         """
+        if len(weights := model.predictor_.weights) > 1:
+            shown = ", ".join(f"{name} {weight:.2f}" for name, weight in weights.items())
+            self.log(f"weights of the components: {shown}")
         self.log("evaluating the model and its baselines on the test part, and writing the report")
         data, split = parts.data, parts.split
         source, molecules = data.source, data.molecules
@@ -474,7 +477,7 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
             "baselines": measure.measure_baselines(
                 model, train, test, predicted, self.settings.model.seed
             ),
-            "weights": model.predictor_.weights,
+            "weights": weights,
             "split": split.protocol,
             "molecules": {
                 **{part: len(each) for part, each in by_part.items()},
