@@ -39,7 +39,7 @@ class BadRow:
 
     def __str__(self) -> str:
         """Return the row, its line in the file, its text and the reason as one sentence."""
-        where = f"row {self.row}" + (f" (line {self.line})" if self.line is not None else "")
+        where = f"row {self.row}" if self.line is None else f"line {self.line}"
         text = self.text if len(self.text) <= 60 else f"{self.text[:57]}..."
         return f"{where}: {text!r}: {self.reason}"
 
