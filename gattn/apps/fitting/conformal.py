@@ -215,14 +215,19 @@ class LabelSetCalibrator(_Calibrator):
             sets[:, i, : len(scores)] = 1 - chances.double() <= bounds
         return sets
 
-    def in_every_set(self, coverage: float) -> int:
-        """Count the classes that have too few calibration rows for a coverage, over all targets.
+    def in_every_set(self, coverage: float, classes: Mapping[str, Sequence[object]]) -> list[str]:
+        """Return the names of the classes that have too few calibration rows for a coverage.
 
         Such classes are in every set, independent of the probabilities. The coverage needs
-        :func:`least_rows` calibration rows of each class.
+        :func:`least_rows` calibration rows of each class. ``classes`` are the classes by target.
         """
-        rows = least_rows(coverage)
-        return sum(len(scores) < rows for one in self.scores for scores in one)
+        rows, several = least_rows(coverage), len(classes) > 1
+        return [
+            f"{name} of {target}" if several else str(name)
+            for (target, names), one in zip(classes.items(), self.scores)
+            for name, scores in zip(names, one)
+            if len(scores) < rows
+        ]
 
 
 def quantile(ascending: Sequence[float], coverage: float) -> float:
@@ -266,30 +271,27 @@ def least_rows(coverage: float) -> int:
     return max(math.ceil(coverage / (1 - coverage) - 1e-9), 1)
 
 
-def too_few(classes: int, coverage: float, item: str, least: int | None = None) -> str:
+def too_few(classes: Sequence[str], coverage: float, item: str, least: int | None = None) -> str:
     """Return a sentence on the classes that are in every set because they have too few calibration
     rows, and how to change that.
 
     Args:
-        classes: the number of such classes.
+        classes: the names of such classes; the sentence has the first five.
         coverage: the requested coverage.
         item: plural noun of the rows.
         least: number of calibration rows of the class that has the fewest; None if it is unknown.
 
-    >>> too_few(1, 0.9, "nodes", 4)  # doctest: +NORMALIZE_WHITESPACE
-    '1 class has fewer than the 9 validation nodes that this coverage needs, and is in every set:
-    use more labelled nodes of this class, or a --coverage of up to 0.8'
+    >>> too_few(["toxic"], 0.9, "nodes", 4)  # doctest: +NORMALIZE_WHITESPACE
+    'Classes with fewer than the 9 validation nodes that this coverage needs are in every set:
+    toxic. Use more labelled nodes of them, or a --coverage of up to 0.8.'
     """
-    have, are, these = ("has", "is", "this class") if classes == 1 else (
-        "have", "are", "these classes"
-    )  # fmt: skip
+    names = ", ".join([*classes[:5], *["..."] * (len(classes) > 5)])
     lower = ", or a lower --coverage" if least is None else ""
     if least:
         lower = f", or a --coverage of up to {greatest_coverage(least)}"
     return (
-        f"{classes:,} class{'es' * (classes > 1)} {have} fewer than the {least_rows(coverage):,} "
-        f"validation {item} that this coverage needs, and {are} in every set: use more labelled "
-        f"{item} of {these}{lower}"
+        f"Classes with fewer than the {least_rows(coverage):,} validation {item} that this "
+        f"coverage needs are in every set: {names}. Use more labelled {item} of them{lower}."
     )
 
 

@@ -33,7 +33,7 @@ def interval_metrics(
     return _coverage_metrics(y, covered, upper - lower, coverage, "mean_width", owners)
 
 
-def set_metrics(y: Tensor, sets: Tensor, coverage: float, *, in_every_set: int) -> dict[str, Any]:
+def set_metrics(y: Tensor, sets: Tensor, coverage: float, always: list[str]) -> dict[str, Any]:
     """Compute the fraction of true classes inside the predicted sets of classes, and the mean size
     of the sets.
 
@@ -41,17 +41,17 @@ def set_metrics(y: Tensor, sets: Tensor, coverage: float, *, in_every_set: int) 
         y: [k, t] classes, numbered from 0, NaN for missing labels.
         sets: [k, t, c] bool, whether each class is in the set.
         coverage: the requested coverage.
-        in_every_set: number of classes with too few validation rows for that coverage.
+        always: names of the classes with too few validation rows for that coverage.
 
     Returns:
         ``coverage``, the requested coverage; ``held``, the fraction of labels inside their set;
         ``mean_size``, the mean number of classes in a set; ``rows``, the number of rows with a
-        label; and ``in_every_set``. ``held`` and ``mean_size`` are NaN without labels.
+        label; and ``classes_in_every_set``. ``held`` and ``mean_size`` are NaN without labels.
     """
     label = torch.where(y.isfinite(), y, 0).long()[..., None]
     covered = sets.gather(2, label)[..., 0]
     metrics = _coverage_metrics(y, covered, sets.sum(2).double(), coverage, "mean_size")
-    return metrics | {"in_every_set": in_every_set}
+    return metrics | {"classes_in_every_set": always}
 
 
 def _coverage_metrics(

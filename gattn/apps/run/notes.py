@@ -77,10 +77,10 @@ def interval_warnings(metrics: Mapping[str, Any], item: str) -> list[str]:
     if intervals is None:
         return []
     notes = coverage_note(metrics, item)
-    if classes := intervals.get("in_every_set"):
+    if classes := intervals.get("classes_in_every_set"):
         least = intervals.get("least_class_rows")
         noun = metrics.get("item", item)
-        notes = [*notes, too_few(classes, intervals["coverage"], noun, least) + "."]
+        notes = [*notes, too_few(classes, intervals["coverage"], noun, least)]
     return [*notes, *infinite_intervals(metrics, item)]
 
 

@@ -26,14 +26,16 @@ def test_version_option_prints_the_version(monkeypatch, capsys):
     assert (code, output) == (0, f"gattn {gattn.__version__}\n")
 
 
-@pytest.mark.parametrize(("classes", "note"), [(0, ""), (1, "1 class has"), (3, "3 classes have")])
-def test_output_counts_classes_that_are_in_every_prediction_set(classes, note, capsys):
-    intervals = {"coverage": 0.9, "held": 1.0, "mean_size": 2.0, "in_every_set": classes}
+@pytest.mark.parametrize(
+    ("classes", "names"), [("", ""), ("a", "a."), ("abcdef", "a, b, c, d, e, ....")]
+)
+def test_output_names_classes_that_are_in_every_prediction_set(classes, names, capsys):
+    intervals = {"coverage": 0.9, "held": 1.0, "mean_size": 2.0, "classes_in_every_set": classes}
     metrics = {"task": "classification", "test": {"accuracy": 1.0}, "intervals": intervals,
                "nodes": {"test": 6, "val": 6}}  # fmt: skip
     show_metrics(metrics, "nodes")
     output = capsys.readouterr().out
-    assert note in output
+    assert ("are in every set: " + names in output) == bool(classes)
     assert ("fewer than the 9 validation nodes" in output) == bool(classes)
     assert ("or a lower --coverage" in output) == bool(classes)
 

@@ -20,8 +20,8 @@ def test_interval_metrics_use_only_rows_with_labels():
 def test_set_metrics_use_only_rows_with_labels():
     y = torch.tensor([[0.0], [1.0], [NAN], [2.0]])
     sets = torch.tensor([[1, 0, 0], [1, 1, 0], [1, 1, 1], [1, 1, 0]]).bool()[:, None]
-    metrics = set_metrics(y, sets, 0.9, in_every_set=1)
+    metrics = set_metrics(y, sets, 0.9, ["b"])
     assert metrics == {
         "coverage": 0.9, "held": pytest.approx(2 / 3), "mean_size": pytest.approx(5 / 3),
-        "in_every_set": 1, "rows": 3,
+        "classes_in_every_set": ["b"], "rows": 3,
     }  # fmt: skip

@@ -92,7 +92,7 @@ def test_model_whose_label_sets_always_contain_a_class_has_a_warning(folder, mon
     run, _ = open_runs([folder / "a/run", folder / "b/run"], ServeSettings())
     metrics = {
         "task": "classification", "molecules": {"val": 5, "test": 10},
-        "intervals": {"coverage": 0.9, "held": 1.0, "rows": 10, "in_every_set": 2},
+        "intervals": {"coverage": 0.9, "held": 1.0, "rows": 10, "classes_in_every_set": ["a"]},
     }  # fmt: skip
     monkeypatch.setattr(served, "read_card", lambda folder: {"metrics": metrics})
     (warning,) = run.describe().warnings

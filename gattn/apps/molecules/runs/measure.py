@@ -212,12 +212,13 @@ def measure_intervals(
             return interval_metrics(y[:, places], lower, upper, coverage, owners)
     else:
         sets, by_class = model.sets_of(predicted.mean, coverage), model.calibrator_.scores
-        always = model.calibrator_.in_every_set(coverage)
+        kinds = dict(zip(model.targets_, model.classes_by_target))
+        always = model.calibrator_.in_every_set(coverage, kinds)
         rows = [sum(map(len, scores)) for scores in by_class]
         more["least_class_rows"] = min(len(each) for scores in by_class for each in scores)
 
         def metrics_of(places: list[int]) -> dict[str, Any]:
-            return set_metrics(y[:, places], sets[:, places], coverage, in_every_set=always)
+            return set_metrics(y[:, places], sets[:, places], coverage, always)
 
     names = model.targets_
     if len(names) > 1:

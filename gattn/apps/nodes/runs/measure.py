@@ -184,5 +184,5 @@ def measure_intervals(
         lower, upper = estimator.intervals(predicted, coverage)
         return common.interval_metrics(y[:, None], lower, upper, coverage)
     sets = estimator.sets(predicted, coverage)[:, None]
-    always = estimator.calibrator_.in_every_set(coverage)
-    return common.set_metrics(y[:, None], sets, coverage, in_every_set=always)
+    always = estimator.calibrator_.in_every_set(coverage, {"": estimator.classes_})
+    return common.set_metrics(y[:, None], sets, coverage, always)
