@@ -164,7 +164,7 @@ def test_notes_describe_masks_decimal_commas_and_missing_values_of_nodes(gattn, 
     assert code == 0
     words = " ".join(output.split())
     for line in (
-        "60 nodes, 54 of them with a label (one of 2 classes), 120 edges in both directions, 1 fea",
+        "60 nodes, 54 of them with a label (one of 2 classes), 60 edges, 1 fea",
         "Column '' of the edges contains row numbers",
         "Column '' of the nodes contains row numbers",
         "Column 'group': 6 cells with 'NA' are missing.",

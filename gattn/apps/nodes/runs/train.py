@@ -657,11 +657,13 @@ def _summary(
 ) -> str:
     """Return a line with the numbers of nodes, labels, edges and features."""
     graph = encoded.graph
-    edges = "directed edges" if graph.directed else "edges in both directions"
+    count = graph.edge_index.shape[1]
+    directed = graph.directed or estimator.time  # Messages from later nodes are left out.
+    edges = plural(count, "directed edge") if directed else plural(count // 2, "edge")
     features, classes = plural(encoded.x.shape[1], "feature"), estimator.class_names
     labels = f"one of {len(classes)} classes" if classes else estimator.task.label
     title = settings.title
-    counts = f"{graph.edge_index.shape[1]:,} {edges}, {features}"
+    counts = f"{edges}, {features}"
     if graph.network is not None:
         title, counts = graph.network.target, describe_network(graph.network, encoded.encoder)
     return (
