@@ -241,9 +241,9 @@ class LinkAnswer(_Answer):
     source: str
     target: str
     score: float
-    """Score, by which links are ranked."""
+    """Score with the weights for mrr, by which the proposed links of a node are ranked."""
     probability: float
-    """Probability of a link, if half of the pairs were links."""
+    """Probability of a link by the same weights, if half of the pairs were links."""
     linked: bool
     """Whether the graph has the link, whose score then reads it."""
 
