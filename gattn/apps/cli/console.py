@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
 
-from gattn.apps.run.text import count_of, divided, plural, without_temporary
+from gattn.apps.run.text import count_of, divided, plural, with_digits, without_temporary
 
 if TYPE_CHECKING:
     from gattn.apps.run.compare import Difference
@@ -267,4 +267,4 @@ def _print_plain(line: str, console: Console = RESULTS) -> None:
 
 
 def _format(value: float | None) -> str:
-    return "–" if value is None or value != value else f"{value:.4g}"
+    return "–" if value is None or value != value else with_digits(value, 4)

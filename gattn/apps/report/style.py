@@ -25,11 +25,12 @@ METRICS = {
 """Names under which the metrics of :mod:`gattn.apps.fitting.metrics` are displayed."""
 
 
-def number(value: float | None) -> str:
+def number(value: float | None, digits: int = 3) -> str:
     """Format a number with three significant digits and a thousands separator; NaN becomes a dash.
+    A number below 1 has up to six digits if three would round it to 1.
 
-    >>> number(0.48912), number(12345.6), number(1e-7), number(float("nan"))
-    ('0.489', '12,346', '1e-07', '–')
+    >>> number(0.48912), number(0.9996), number(12345.6), number(1e-7), number(float("nan"))
+    ('0.489', '0.9996', '12,346', '1e-07', '–')
     """
     if value is None or math.isnan(value):
         return "–"
@@ -38,7 +39,9 @@ def number(value: float | None) -> str:
     if 100 <= abs(value) < 1e9:
         return f"{value:,.0f}".replace("-", "−")
     if value == 0 or 1e-4 <= abs(value) < 100:
-        return f"{value:#.3g}".rstrip(".").replace("-", "−")
+        text = f"{value:#.{digits}g}".rstrip(".").replace("-", "−")
+        is_near_one = value < 1 and digits < 6 and text == f"{1:#.{digits}g}"
+        return number(value, digits + 1) if is_near_one else text
     return f"{value:.3g}"
 
 

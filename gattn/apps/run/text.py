@@ -61,14 +61,15 @@ def count_of(count: int, item: str) -> str:
     return f"{plural(count, noun.removesuffix('s'))}{of}{rest}"
 
 
-def probability_text(probability: float) -> str:
-    """Format a probability with four digits. A probability below 1 is not rounded to 1.
+def with_digits(value: float, digits: int) -> str:
+    """Format a number with some significant digits, or with more if it is below 1 and they would
+    round it to 1, which is important for probabilities.
 
-    >>> probability_text(0.25), probability_text(0.99999), probability_text(1.0)
-    ('0.25', '> 0.9999', '> 0.9999')
+    >>> with_digits(0.25, 3), with_digits(0.9996, 3), with_digits(1.0, 3)
+    ('0.25', '0.9996', '1')
     """
-    text = f"{probability:.4g}"
-    return "> 0.9999" if text == "1" else text
+    text = f"{value:.{digits}g}"
+    return with_digits(value, digits + 1) if text == "1" and value < 1 else text
 
 
 def with_precision(value: float, error: float, *, digits: int, error_digits: int) -> str:

@@ -17,7 +17,7 @@ from gattn.apps.links.runs.predict import read_run
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.nodes.runs.explain import place_of
-from gattn.apps.run.text import plural, probability_text
+from gattn.apps.run.text import plural, with_digits
 from gattn.apps.run.train import Log, no_log
 from gattn.draw import draw_network
 from gattn.files import new_folder, write_rows
@@ -190,14 +190,14 @@ def explain_pair(
     linked = " They are linked; the model did not read this link." if links.are_links(
         np.array(ends[:1]), np.array(ends[1:])
     )[0] else ""  # fmt: skip
-    log(f"{source} - {target}: probability {probability_text(explanation.probability)}.{linked}")
+    log(f"{source} - {target}: probability {with_digits(explanation.probability, 4)}.{linked}")
     if explanation.without_opposite is not None:
-        without = probability_text(explanation.without_opposite)
+        without = with_digits(explanation.without_opposite, 4)
         log(f"{target} - {source} is a link; without it: {without}")
     if not explanation.count:
         log("no path over other nodes joins them: the score depends on their columns and edges.")
         return explanation
-    separated = probability_text(explanation.separated)
+    separated = with_digits(explanation.separated, 4)
     log(
         f"{plural(explanation.count, 'node')} on the shortest paths, of "
         f"{explanation.distance:.0f} edges; without these paths: {separated}"
@@ -205,7 +205,7 @@ def explain_pair(
     for one in explanation.bridges[:5]:
         log(
             f"without the edges of {graph.names[one.place]} on the paths: "
-            f"{probability_text(one.without)} (log odds {one.change:+.3g})"
+            f"{with_digits(one.without, 4)} (log odds {one.change:+.3g})"
         )
     return explanation
 
@@ -214,7 +214,7 @@ def _rows(graph: AttributedGraph, explanation: LinkExplanation) -> Iterator[Sequ
     """Yield the header and a row for each explained node of ``nodes.csv``."""
     yield "node", "degree", "probability_without", "change_of_log_odds"
     for one in explanation.bridges:
-        yield graph.names[one.place], one.degree, f"{one.without:.6g}", f"{one.change:.6g}"
+        yield graph.names[one.place], one.degree, with_digits(one.without, 6), f"{one.change:.6g}"
 
 
 def _picture(graph: AttributedGraph, explanation: LinkExplanation, ends: Sequence[int]) -> bytes:

@@ -11,6 +11,7 @@ from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.edges import merged_edges_note
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.run.notes import noise_note
+from gattn.apps.run.text import with_digits
 from gattn.apps.run.train import Log, no_log
 from gattn.files import check_table_ending, new_file, write_rows
 
@@ -56,7 +57,7 @@ def predict_links(
         if len(table) < top and not per_node:
             log(f"only {len(table):,} pairs of the shortlists have no edge.")
         rows = (
-            [a, b, f"{score:.6g}", f"{share:.6g}"]
+            [a, b, f"{score:.6g}", with_digits(share, 6)]
             for a, b, score, share in table.itertuples(index=False)
         )
         write_rows(temporary, chain([list(table.columns)], rows))

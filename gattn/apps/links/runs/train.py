@@ -36,7 +36,7 @@ from gattn.apps.report.report import Section, Table
 from gattn.apps.report.run_report import Words, run_report
 from gattn.apps.run import train as pipeline
 from gattn.apps.run.measure import PARTS
-from gattn.apps.run.text import plural
+from gattn.apps.run.text import plural, with_digits
 from gattn.apps.run.train import Log, Parts, Product, Report, TrainedRun, no_log, report_facts
 from gattn.data import Split
 
@@ -350,4 +350,4 @@ def _test_links(run: LinkRun) -> Iterator[Sequence[object]]:
     ends = zip(run.ranking.sources.tolist(), run.ranking.candidates[:, 0].tolist())
     cells = zip(ranks(run.scores["mrr"]).tolist(), scores.tolist(), probability.tolist())
     for (source, target), (rank, score, share) in zip(ends, cells):
-        yield [names[source], names[target], f"{rank:g}", f"{score:.6g}", f"{share:.6g}"]
+        yield [names[source], names[target], f"{rank:g}", f"{score:.6g}", with_digits(share, 6)]

@@ -11,7 +11,7 @@ from torch import Tensor
 from gattn.apps.molecules.arrays import is_missing
 from gattn.apps.molecules.atoms.labels import join_cells
 from gattn.apps.molecules.target_transform import Prediction
-from gattn.apps.run.text import with_precision
+from gattn.apps.run.text import with_digits, with_precision
 
 if TYPE_CHECKING:
     from gattn.apps.molecules.rows import LabelledMolecules
@@ -156,7 +156,7 @@ def _names(estimator: Any, target: int) -> Sequence[str]:
 
 
 def _numbers(column: Tensor) -> list[str]:
-    return [f"{value:.6g}" for value in column.tolist()]
+    return [with_digits(value, 6) for value in column.tolist()]
 
 
 def _precise(column: Tensor, std: Tensor) -> list[str]:

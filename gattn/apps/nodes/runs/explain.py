@@ -15,7 +15,7 @@ from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.estimators import AnyPredictor, NodeClassifier, NodeEstimator
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.nodes.runs.predict import load_estimator, read_graph
-from gattn.apps.run.text import probability_text
+from gattn.apps.run.text import with_digits
 from gattn.apps.run.train import Log, no_log
 from gattn.draw import draw_network
 from gattn.files import new_folder, write_rows
@@ -267,7 +267,7 @@ def _rows(name: str, influences: Iterable[Influence]) -> Iterable[Sequence[objec
     yield name, "attention", "prediction_without", "change"
     for one in influences:
         attention = "" if math.isnan(one.attention) else f"{one.attention:.6g}"
-        yield one.name, attention, f"{one.without:.6g}", f"{one.change:.6g}"
+        yield one.name, attention, with_digits(one.without, 6), f"{one.change:.6g}"
 
 
 def _sentences(
@@ -275,8 +275,7 @@ def _sentences(
 ) -> Iterable[str]:
     """Yield a sentence on the prediction, and a sentence for each of the largest influences."""
     is_class = isinstance(estimator, NodeClassifier)
-    show = probability_text if is_class else "{:.4g}".format
-    name, value = graph.names[explanation.place], show(explanation.prediction)
+    name, value = graph.names[explanation.place], with_digits(explanation.prediction, 4)
     if is_class:
         kind = estimator.classes_.tolist()[explanation.output]
         yield f"{name}: class {kind} with probability {value}"
@@ -284,13 +283,14 @@ def _sentences(
         yield f"{name}: {value}"
     if explanation.degree:
         change = explanation.prediction - explanation.isolated
-        yield f"without any edge: {show(explanation.isolated)} (change {change:+.4g})"
+        yield f"without any edge: {with_digits(explanation.isolated, 4)} (change {change:+.4g})"
     for kind, influences in (
         ("neighbour", explanation.neighbours),
         ("attribute", explanation.attributes),
     ):
         for one in influences[:5]:
-            yield f"without {kind} {one.name}: {show(one.without)} (change {one.change:+.4g})"
+            without = f"{with_digits(one.without, 4)} (change {one.change:+.4g})"
+            yield f"without {kind} {one.name}: {without}"
 
 
 def _picture(

@@ -15,6 +15,7 @@ from gattn.apps.nodes.estimators import ESTIMATORS, NodeClassifier, NodeEstimato
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.nodes.sampled.predictor import SampledPredictor
 from gattn.apps.run.model_io import coverage_of, read_card, read_model
+from gattn.apps.run.text import with_digits
 from gattn.apps.run.train import Log, no_log
 from gattn.files import check_table_ending, new_file, write_rows
 
@@ -132,7 +133,7 @@ def _cells(estimator: Any, predicted: Tensor, coverage: float) -> Iterator[Seque
         kinds, sets = estimator.classes_.tolist(), estimator.sets(predicted, coverage).tolist()
         for best, row, is_in in zip(predicted.argmax(1).tolist(), predicted.tolist(), sets):
             possible = "|".join(str(kind) for kind, chosen in zip(kinds, is_in) if chosen)
-            yield [kinds[best], possible, *(f"{probability:.6g}" for probability in row)]
+            yield [kinds[best], possible, *(with_digits(chance, 6) for chance in row)]
     else:
         low, high = estimator.intervals(predicted, coverage)
         yield from zip(predicted[:, 0].tolist(), low[:, 0].tolist(), high[:, 0].tolist())

@@ -32,12 +32,16 @@ export async function ask(address, options = {}) {
 export const post = (address, body) =>
   ask(address, {method: "POST", body: JSON.stringify(body), headers: {"content-type": "application/json"}});
 
+/** Return a number with three significant digits, or with more if they would round it up to 1. */
+const rounded = (value, count = 3) =>
+  value < 1 && Number(value.toPrecision(count)) === 1 ? rounded(value, count + 1) : value.toPrecision(count);
+
 /** Return a number with three significant digits; whole numbers and those from 100 without a fraction. */
 export function digits(value) {
   if (value === null || value === undefined) return "∞";
   if (typeof value !== "number") return String(value);
   const text = Math.abs(value) >= 100 ? Math.round(value).toLocaleString("en")
-    : Number.isInteger(value) ? String(value) : value.toPrecision(3);
+    : Number.isInteger(value) ? String(value) : rounded(value);
   return text.replace("-", "−");
 }
 
