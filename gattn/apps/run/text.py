@@ -89,4 +89,4 @@ def with_precision(value: float, error: float, *, digits: int, error_digits: int
     if value != 0 and 0 < error < math.inf and math.isfinite(value):
         places = math.floor(math.log10(abs(value))) - math.floor(math.log10(error))
         digits = min(max(digits, places + error_digits), 17)
-    return f"{value:.{digits}g}"
+    return with_digits(value, digits)
