@@ -312,23 +312,18 @@ def read_labels(
         parsed = [_classes(column, chosen.most_classes) for column in columns]
         if chosen.most_classes > 2 and learnable:
             _check_several(parsed, targets)
-        y = np.array([column.values for column in parsed], object).T.reshape(len(cells), -1)
+        y = np.array([column.values for column in parsed], object).T
         empty = np.array([[label is None for label in row] for row in y], bool)
     else:
         parsed = [number_labels(column, style, skip_bad) for column in columns]
-        y = np.array([column.values for column in parsed], float).T.reshape(
-            len(cells), len(targets)
-        )
+        y = np.array([column.values for column in parsed], float).T
         empty = np.isnan(y)
         if style.censored == "limit":
-            bounds = np.array(
-                [[style.limits(row[i]) for i in range(len(targets))] for row in cells]
-            )
-            bounds = bounds.reshape(len(cells), len(targets), 2)
+            bounds = np.array([[style.limits(cell) for cell in row] for row in cells])
             # The label of this row is not used, so it has no lower and upper end.
             bounds[np.isnan(y) & np.isfinite(bounds).all(2)] = np.nan
             empty = np.isnan(bounds).all(2)
-    without = np.asarray(empty.reshape(len(cells), len(targets)).all(axis=1))
+    without = np.asarray(np.all(empty, axis=1))
     problems = [""] * len(cells)
     lost: list[LostLabel] = []
     notes: list[str] = []

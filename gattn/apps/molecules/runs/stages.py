@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -70,9 +69,7 @@ def _components(run: MoleculeRun) -> list[Section]:
         "on which the models were not trained; a model with the weight 0 does not improve the "
         "others there."
     )
-    # With several targets, a component has a weight for each.
-    means = {name: float(np.mean(weight)) for name, weight in weights.items()}
-    rows = tuple((name, COMPONENTS[name], weight) for name, weight in means.items())
+    rows = tuple((name, COMPONENTS[name], weight) for name, weight in weights.items())
     return [Section("Components", (text,), (Table(("component", "description", "weight"), rows),))]
 
 
