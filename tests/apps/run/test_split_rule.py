@@ -18,7 +18,7 @@ def test_unknown_split_rule_or_missing_column_name_raises_error(spec, of_molecul
     with pytest.raises(SettingsError, match=of_molecules):
         molecules(None, {"split": spec})
     with pytest.raises(SettingsError, match=of_nodes):
-        nodes(None, None, {"data": "edges.csv", "label": "y", "split": spec})
+        nodes(None, {"data": "edges.csv", "label": "y", "split": spec})
 
 
 def test_split_by_molecule_of_an_unknown_smiles_column_raises_error():
