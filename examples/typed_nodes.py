@@ -7,7 +7,7 @@ paper has the topic of most of its writers; its reviewers work on any topic. The
 author show the author's topic with noise, and the papers have no columns that show it. The model
 that reads both tables is compared with label propagation over papers with a common author, and with
 the most frequent topic. The last line of output is JSON: the accuracies on the papers without a
-label, and the attention to each relation.
+label.
 """
 
 import argparse
@@ -19,9 +19,7 @@ import pandas as pd
 import torch
 
 from gattn.apps.nodes import NodeClassifier
-from gattn.apps.nodes.estimators import attention_network
 from gattn.apps.nodes.stack.propagation import Neighbours, propagate
-from gattn.apps.nodes.typed.predictor import attention_shares
 
 WRITES, REVIEWS = ("authors", "writes", "papers"), ("authors", "reviews", "papers")
 TOPICS = ("algebra", "biology", "chemistry")
@@ -102,11 +100,7 @@ def main() -> None:
     }
     for name, value in accuracy.items():
         print(f"{name}: accuracy {value:.3f} on {hidden.sum():,} papers without a label")
-    shares = attention_shares(attention_network(model.predictor_), model.graph_)
-    attention = {relation.name: share for relation, share in shares.items()}
-    for name, share in attention.items():
-        print(f"relation {name}: {share:.2f} of the attention of the papers")
-    result = {"accuracy": accuracy, "attention": attention, "epochs": args.epochs}
+    result = {"accuracy": accuracy, "epochs": args.epochs}
     print(json.dumps({**result, "seconds": time.perf_counter() - start}))
 
 

@@ -50,10 +50,8 @@ def test_missing_links_example_has_twice_the_mrr_of_chance(run):
 
 @pytest.mark.slow
 def test_typed_nodes_example_is_better_than_the_most_frequent_topic(run):
-    result, out, _ = run("typed_nodes", "--papers", 240, "--authors", 90, "--epochs", 15)
+    result, _, _ = run("typed_nodes", "--papers", 240, "--authors", 90, "--epochs", 15)
     assert result["accuracy"]["model"] > result["accuracy"]["most frequent topic"] + 0.2
-    assert sum(result["attention"].values()) == pytest.approx(1, abs=1e-5)
-    assert "relation reviews" in out
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from torch import Tensor
 
 from gattn.apps.nodes.attributed import GraphError, Nodes, Where, at_row, attribute_names
-from gattn.apps.nodes.fields import csr_tensor
+from gattn.apps.nodes.fields import sparse_tensor
 from gattn.apps.nodes.values import (
     NUMERIC,
     as_numbers,
@@ -190,11 +190,7 @@ def write_features(columns: Sequence[Column], table: pd.DataFrame, where: Where 
         stored = matrix.nnz
     if stored > DENSE * shape[0] * shape[1]:
         return torch.from_numpy(matrix.toarray() if sp.issparse(matrix) else matrix)
-    matrix = sp.csr_matrix(matrix)
-    pointers, places = (
-        torch.from_numpy(part.astype(np.int64)) for part in (matrix.indptr, matrix.indices)
-    )
-    return csr_tensor(pointers, places, torch.from_numpy(matrix.data), shape)
+    return sparse_tensor(sp.csr_matrix(matrix))
 
 
 Kind = Literal["number", "category", "text"]

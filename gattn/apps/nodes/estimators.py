@@ -35,7 +35,7 @@ from gattn.apps.nodes.labels import (
 )
 from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
 from gattn.apps.nodes.reading import GraphLike, read_graph
-from gattn.apps.nodes.settings import TYPED_MODELS, NodeParameters, NodeSettings
+from gattn.apps.nodes.settings import NodeParameters, NodeSettings
 from gattn.apps.nodes.splits import check_numbers, missing_classes
 from gattn.apps.nodes.stack.predictor import StackedPredictor, network_from_state, network_kind
 from gattn.apps.nodes.times import node_times, time_cutoffs, time_split
@@ -56,22 +56,11 @@ def fit_predictor(
     Raises:
         ValueError: the model does not read such a graph.
     """
-    model, graph = settings.model, problem.graph
-    if graph.network is not None and model not in TYPED_MODELS:
-        raise ValueError(
-            f"a network with several tables of nodes needs the model {' or '.join(TYPED_MODELS)}; "
-            f"got {model}"
-        )
-    if graph.network is None and model == "hgt":
-        raise ValueError(
-            "the model hgt needs several tables of nodes (--nodes TYPE=FILE and --edges); for one "
-            "table, use gat"
-        )
     arguments = problem, settings, on_epoch, threads
-    if model == "stacked":
+    if settings.model == "stacked":
         return StackedPredictor.fit(*arguments)
-    predictor = network_kind(graph).fit(*arguments)
-    predictor.validation = predictor.predict(graph)[problem.val]
+    predictor = network_kind(problem.graph).fit(*arguments)
+    predictor.validation = predictor.predict(problem.graph)[problem.val]
     return predictor
 
 

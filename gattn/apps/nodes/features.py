@@ -66,8 +66,15 @@ class FeatureEncoder(ColumnEncoder):
         return cls((), 3 + steps, "structure", steps), [*notes, note]
 
     @property
+    def network_width(self) -> int:
+        """Number of features of a node that an attention network reads."""
+        return self.width if self.network is None else self.network.width(self.width)
+
+    @property
     def edge_dim(self) -> int | None:
-        """Number of features of an edge; None if there are none."""
+        """Number of features of an edge that an attention network reads; None if there are none."""
+        if self.network is not None:
+            return self.network.edge_dim
         return None if self.edges is None else self.edges.width or None
 
     def features(self, graph: AttributedGraph) -> Tensor:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gattn.apps.nodes.edge_table import EdgeInputs
+from gattn.apps.nodes.scratch import Matrix
 from gattn.graph import Graph
+
+if TYPE_CHECKING:
+    from gattn.apps.nodes.typed.network import TypedInputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +111,9 @@ def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) 
     return Field(order, tuple(reversed(layers_reversed)), tuple(reversed(edges)))
 
 
-def edge_terms(inputs: EdgeInputs | None, field: Field) -> tuple[Mapping[str, Tensor], ...]:
+def edge_terms(
+    inputs: EdgeInputs | TypedInputs | None, field: Field
+) -> tuple[Mapping[str, Tensor], ...]:
     """Return the arguments with the edge attributes for each layer.
 
     Args:
@@ -172,6 +179,14 @@ def field_size(x: Tensor, edge_index: Tensor, seeds: Tensor, layers: int) -> Fie
     assert field.nodes is not None
     values = stored_values(read_features(x, field.nodes))
     return FieldSize(len(field.nodes), values, sum(graph.num_edges for graph, _ in field.layers))
+
+
+def sparse_tensor(matrix: Matrix) -> Tensor:
+    """Convert a matrix of SciPy in CSR form to ``torch.sparse_csr``."""
+    pointers, columns = (
+        torch.from_numpy(part.astype(np.int64)) for part in (matrix.indptr, matrix.indices)
+    )
+    return csr_tensor(pointers, columns, torch.from_numpy(matrix.data), matrix.shape)
 
 
 def csr_tensor(pointers: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,10 @@ from gattn.apps.nodes.features import FeatureEncoder
 from gattn.apps.nodes.network import AttentionNetwork, attention_weights
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.runtime.threads import limited_threads
+
+if TYPE_CHECKING:
+    from gattn.apps.nodes.edge_table import EdgeInputs
+    from gattn.apps.nodes.typed.network import TypedInputs
 
 Self = TypeVar("Self", bound="NodePredictor")
 
@@ -48,6 +52,32 @@ class NodeProblem:
     task: Task
     encoder: FeatureEncoder
     drawn: bool = False
+
+
+class NetworkGraph(NamedTuple):
+    """Graph that an attention network reads. For several types, it has the nodes of all types.
+
+    Attributes:
+        x: [m, d] features of the nodes, dense or ``torch.sparse_csr``; the nodes that are predicted
+            are the first.
+        edge_index: [2, e] int64 from source to destination.
+        edges: attributes of the edges; None if there are none.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    edges: EdgeInputs | TypedInputs | None
+
+    @classmethod
+    def of(cls, graph: AttributedGraph, x: Tensor) -> NetworkGraph:
+        """Return the graph that a network reads, given the features x [n, d] of the graph's
+        nodes.
+        """
+        if graph.network is None:
+            return cls(x, graph.edge_index, graph.edge_inputs)
+        inputs = graph.network.inputs
+        assert inputs is not None
+        return cls(inputs.joined(x), inputs.edge_index, inputs)
 
 
 class NodePredictor:
@@ -84,13 +114,15 @@ class NodePredictor:
         self.mean, self.std = 0.0, 1.0
         self.validation = torch.zeros(0, outputs, dtype=torch.float64)
         self.history: list[History] = []
-        self._read: tuple[AttributedGraph, Tensor] | None = None
+        self._read: tuple[AttributedGraph, NetworkGraph] | None = None
         self._inputs: tuple[AttributedGraph, Any] | None = None
 
     def _make_network(self) -> Any:
         """Create the network with initial weights."""
         encoder = self.encoder
-        return self._network_class(self.settings, encoder.width, self.outputs, encoder.edge_dim)
+        return self._network_class(
+            self.settings, encoder.network_width, self.outputs, encoder.edge_dim
+        )
 
     @classmethod
     def fit(
@@ -134,7 +166,7 @@ class NodePredictor:
         The arguments are those of :meth:`fit`; ``y`` [n] are classes or standardised numbers.
         Raises TrainingError if the loss is not finite.
         """
-        self._read = problem.graph, problem.x
+        self._read = problem.graph, NetworkGraph.of(problem.graph, problem.x)
         settings = self.settings
         training = FullBatchSettings(
             settings.epochs, settings.patience, settings.learning_rate, settings.weight_decay,
@@ -153,10 +185,10 @@ class NodePredictor:
 
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[Any]:
         """Return the training input for given nodes: their receptive field, features and labels."""
-        edges, n, layers = problem.graph.edge_index, len(problem.graph), self.settings.layers
-        field = fields.receptive_field(edges, n, nodes, layers)
-        terms = fields.edge_terms(problem.graph.edge_inputs, field)
-        inputs = fields.FieldInput(fields.read_features(problem.x, field.nodes), field, terms)
+        x, edge_index, edges = self._network_graph(problem.graph)
+        field = fields.receptive_field(edge_index, x.shape[0], nodes, self.settings.layers)
+        terms = fields.edge_terms(edges, field)
+        inputs = fields.FieldInput(fields.read_features(x, field.nodes), field, terms)
         return FullBatch(inputs, y[nodes, None].float())
 
     @property
@@ -175,7 +207,7 @@ class NodePredictor:
         float64.
         """
         with limited_threads(graph_elements(graph, self.settings), self.threads):
-            return self.in_unit(self.network(self._whole(graph)).double())
+            return self.in_unit(self.network(self._whole(graph))[: len(graph)].double())
 
     def in_unit(self, out: Tensor) -> Tensor:
         """Convert outputs of the network to probabilities, or to numbers in the unit of the
@@ -194,7 +226,8 @@ class NodePredictor:
         """Return the input of the last layer for each node, [n, width] float32."""
         with limited_threads(graph_elements(graph, self.settings), self.threads):
             embedding = self.network.embed(self._whole(graph))
-            return embedding if embedding.layout == torch.strided else embedding.to_dense()
+            dense = embedding if embedding.layout == torch.strided else embedding.to_dense()
+            return dense[: len(graph)]
 
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
         """Return the edges [2, e], including added self-loops, and the attention weights [e, h]
@@ -205,17 +238,16 @@ class NodePredictor:
 
     def _whole(self, graph: AttributedGraph) -> Any:
         """Return the input of the network for all nodes of a graph."""
-        field = fields.whole_graph(graph.edge_index, len(graph), self.settings.layers)
-        return fields.FieldInput(
-            self._features(graph), field, fields.edge_terms(graph.edge_inputs, field)
-        )
+        x, edge_index, edges = self._network_graph(graph)
+        field = fields.whole_graph(edge_index, x.shape[0], self.settings.layers)
+        return fields.FieldInput(x, field, fields.edge_terms(edges, field))
 
-    def _features(self, graph: AttributedGraph) -> Tensor:
-        """Return the features of a graph. Those of the last graph are cached, because encoding
-        texts is slow.
+    def _network_graph(self, graph: AttributedGraph) -> NetworkGraph:
+        """Return the graph that the network reads. That of the last graph is cached, because
+        encoding texts is slow.
         """
         if self._read is None or self._read[0] is not graph:
-            self._read = graph, self.encoder.features(graph)
+            self._read = graph, NetworkGraph.of(graph, self.encoder.features(graph))
         return self._read[1]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from gattn.apps.nodes.graph_settings import (
     FeatureNames,
 )
 
-NodeModel = Literal["stacked", "gat", "gatv2", "transformer", "hgt"]
+NodeModel = Literal["stacked", "gat", "gatv2", "transformer"]
 LearningRate: TypeAlias = Annotated[
     float,
     Meta(
@@ -31,9 +31,6 @@ WeightDecay: TypeAlias = Annotated[
         "to the loss. Raise it if the network overfits.",
     ),
 ]
-
-TYPED_MODELS = ("stacked", "hgt")
-"""Models of networks with several tables of nodes."""
 
 
 @document
@@ -59,8 +56,7 @@ class NetworkSettings(Settings):
 
     model: NodeModel = "stacked"
     """Model to train. gat, gatv2 and transformer are graph neural networks that attend along edges.
-    hgt attends along the relations between several tables of nodes. stacked combines gat, or hgt
-    for several tables, with linear models, label propagation and perceptrons.
+    stacked combines gat with linear models, label propagation and perceptrons.
     """
     epochs: Annotated[int, Meta(ge=1)] = 1000
     """Maximum number of training steps. Each step uses all labelled nodes of the training part."""

@@ -19,7 +19,7 @@ from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.predict import load_estimator, prediction_rows, read_graph
 from gattn.apps.nodes.runs.splits import data_hash
 from gattn.apps.nodes.sampled.predictor import SampledPredictor
-from gattn.apps.nodes.typed.predictor import node_titles
+from gattn.apps.nodes.typed.description import node_titles
 from gattn.apps.run.model_io import RunError, check_files, coverage_of, read_card, read_json
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.paths import run_paths, without_paths

@@ -272,7 +272,7 @@ def test_train_predict_and_embed_accept_several_node_tables(gattn, typed, tmp_pa
     [
         (("train", "edges.csv"), "needs no graph; got 'edges.csv'"),
         (("train", "--time", "year"), "time cannot be set"),
-        (("train", "--model", "gat"), "needs the model stacked or hgt; got 'gat'"),
+        (("train", "--memory", "1GB"), "memory cannot be set"),
         (("predict", "RUN", "edges.csv"), "predict expects RUN GRAPH, or RUN with --nodes and"),
     ],
 )

@@ -73,6 +73,27 @@ def test_means_over_relations_equal_a_dense_computation():
     assert np.isin(means.sum(1).round(5), (0, 1)).all()
 
 
+def test_network_reads_each_type_and_each_relation_as_separate_columns():
+    writes = pd.DataFrame({"author": ["a", "b", "b"], "paper": ["p", "p", "q"], "w": [1.0, 2, 3]})
+    encoded = _encoded(*_small(writes=writes), weight="w")
+    inputs = encoded.graph.network.inputs
+    ages = inputs.x["authors"]
+    one, two = np.log1p([1, 2])
+    # Columns of papers: constant, authors, one; of authors: age, papers, one.
+    expected = [[1, two, 1, 0, 0, 0], [1, one, 1, 0, 0, 0], [1, 0, 1, 0, 0, 0]]
+    expected += [[0, 0, 0, ages[0, 0], one, 1], [0, 0, 0, ages[1, 0], two, 1]]
+    x = inputs.joined(encoded.x)
+    torch.testing.assert_close(x, torch.tensor(expected, dtype=torch.float32))
+    assert torch.equal(inputs.joined(encoded.x.to_sparse_csr()).to_dense(), x)
+    assert inputs.edge_index.tolist() == [[3, 4, 4, 0, 0, 1], [0, 0, 1, 3, 4, 4]]
+    assert inputs.terms["edge_attr"][:, ::2].tolist() == [[1, 0]] * 3 + [[0, 1]] * 3
+    features = inputs.messages[Relation(*WRITES)].features
+    assert torch.equal(inputs.terms["edge_attr"][:3, 1:2], features)
+    assert torch.equal(inputs.terms["edge_attr"][3:, 3:], features)
+    weights = torch.tensor([0.5, 1.0, 1.5])
+    torch.testing.assert_close(inputs.terms["attn_bias"], weights.log().repeat(2))
+
+
 def test_edges_to_unknown_nodes_of_a_type_are_left_out_with_a_reason():
     writes = pd.DataFrame({"author": ["a", "z", "b"], "paper": ["p", "q", "nowhere"]})
     graph = read_graph(_small(writes=writes), label="topic")

@@ -34,9 +34,18 @@ def test_node_classifier_learns_from_columns_of_another_node_type(fitted):
     model, (edges, nodes), truth = fitted
     hidden = np.arange(150) % 3 == 0
     assert (model.predict()[hidden] == truth[hidden]).mean() > 0.65
-    assert "hgt" in model.predictor_.weights
+    assert "gat" in model.predictor_.weights
     alone = NodeClassifier("topic", **SMALL).fit((edges[CITES], nodes["papers"]))
     assert (alone.predict()[hidden] == truth[hidden]).mean() < 0.6
+
+
+@pytest.mark.parametrize("model", ["gat", "gatv2", "transformer"])
+def test_network_alone_learns_from_columns_of_another_node_type(fitted, model):
+    _, tables, truth = fitted
+    hidden = np.arange(150) % 3 == 0
+    classifier = NodeClassifier("topic", **SMALL | {"epochs": 60}, model=model).fit(tables)
+    assert (classifier.predict()[hidden] == truth[hidden]).mean() > 0.45
+    assert len(classifier.embed(tables)) == 150
 
 
 def test_loaded_model_of_several_node_types_predicts_the_same(fitted, tmp_path):

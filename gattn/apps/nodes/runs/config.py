@@ -19,7 +19,7 @@ from gattn.apps.fitting.settings import (
     updated,
 )
 from gattn.apps.nodes.graph_settings import GraphSettings
-from gattn.apps.nodes.settings import PRESETS, TYPED_MODELS, NodeSettings
+from gattn.apps.nodes.settings import PRESETS, NodeSettings
 from gattn.apps.nodes.typed.relations import parse_sources, table_files
 from gattn.apps.run.split_rule import SplitRule, read_rule
 
@@ -163,11 +163,6 @@ class NodeRunSettings(GraphSettings):
                 raise SettingsError(
                     f"{name} cannot be set for a network with several tables of nodes"
                 )
-        if self.model.model not in TYPED_MODELS:
-            raise SettingsError(
-                f"a network with several tables of nodes needs the model "
-                f"{' or '.join(TYPED_MODELS)}; got {self.model.model!r}"
-            )
 
 
 def override(config: str | Path | None, changes: Mapping[str, object]) -> NodeRunSettings:

@@ -38,7 +38,7 @@ from gattn.apps.nodes.runs.splits import is_drawn, make_split, splits_record
 from gattn.apps.nodes.sampled.reading import SizeChoice, read_for_training
 from gattn.apps.nodes.splits import has_drawn_validation
 from gattn.apps.nodes.stack.predictor import StackedPredictor
-from gattn.apps.nodes.typed.predictor import describe_network, node_titles
+from gattn.apps.nodes.typed.description import describe_network, node_titles
 from gattn.apps.nodes.values import as_numbers, is_missing
 from gattn.apps.report.report import Figure, Section, Table
 from gattn.apps.report.run_report import CLASSES, RunFacts, run_report

@@ -65,7 +65,7 @@ class SampledPredictor(ResidualPredictor):
         model.
         """
         if self._inputs is None or self._inputs[0] is not graph:
-            x = self._features(graph) if x is None else x
+            x = self._network_graph(graph).x if x is None else x
             self._inputs = graph, SampledInputs.of(graph, x)
         return self._inputs[1]
 

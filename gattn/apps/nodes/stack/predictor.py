@@ -20,7 +20,7 @@ from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.fields import field_size
-from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
+from gattn.apps.nodes.predictor import NetworkGraph, NodePredictor, NodeProblem
 from gattn.apps.nodes.sampled.predictor import DEFAULTS, SampledPredictor
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.nodes.stack.combination import Combination
@@ -35,12 +35,11 @@ from gattn.apps.nodes.stack.residual import (
 from gattn.apps.nodes.stack.training_nodes import TrainingNodes
 from gattn.apps.nodes.stack.weights import mean_loss
 from gattn.apps.nodes.typed.neighbours import neighbours_of
-from gattn.apps.nodes.typed.predictor import TypedPredictor, input_size
 from gattn.apps.run.model_io import remove_prefix
 from gattn.apps.runtime.threads import limited_threads
 
-NETWORK, TYPED_NETWORK = "gat", "hgt"
-"""Model, and name, of the attention network for a graph of one type, and for a typed network."""
+NETWORK = "gat"
+"""Model, and name, of the attention network."""
 MAX_PRODUCTS = 5e9
 """Maximum number of multiplications in the training of the attention network. On a large graph,
 it limits the number of epochs, but not to less than ``FEWEST_EPOCHS``.
@@ -138,7 +137,7 @@ class StackedPredictor:
             """
             network.threads = threads
             of_network = _network_part(network, graph, components)
-            label_free = LABEL_FREE if reads_labels else (*LABEL_FREE, NETWORK, TYPED_NETWORK)
+            label_free = LABEL_FREE if reads_labels else (*LABEL_FREE, NETWORK)
             return of_network, Combination.fit(
                 predictions | of_network, to, timed=neighbours.timed, label_free=label_free
             )
@@ -311,7 +310,7 @@ class StackedPredictor:
 
 def network_from_state(tensors: dict[str, Tensor], state: Mapping[str, Any]) -> NodePredictor:
     """Restore an attention network from the result of its method :meth:`NodePredictor.state`."""
-    kinds = NodePredictor, ResidualPredictor, LabelledPredictor, SampledPredictor, TypedPredictor
+    kinds = NodePredictor, ResidualPredictor, LabelledPredictor, SampledPredictor
     kind = next(kind for kind in kinds if kind.__name__ == state["kind"])
     return kind.from_state(tensors, state)
 
@@ -341,14 +340,12 @@ def _choose_network(
     graph = problem.graph
     if graph.compact:
         return SampledPredictor, with_defaults(replace(settings, model=NETWORK), DEFAULTS)
-    if graph.network is not None:
-        products = input_size(problem.x, graph.network, settings)
-        return TypedPredictor, _limit_epochs(replace(settings, model=TYPED_NETWORK), products)
     residual = residual_settings(settings, problem)
     if residual is not None:
         return ResidualPredictor if timed else LabelledPredictor, residual
     labelled = torch.cat([problem.train, problem.val])
-    size = field_size(problem.x, graph.edge_index, labelled, settings.layers)
+    x, edge_index, _ = NetworkGraph.of(graph, problem.x)
+    size = field_size(x, edge_index, labelled, settings.layers)
     products = settings.width * (size.values + size.edges)
     return NodePredictor, _limit_epochs(replace(settings, model=NETWORK), products)
 
@@ -365,11 +362,7 @@ def _is_improving(history: History) -> bool:
 
 
 def network_kind(graph: AttributedGraph) -> type[NodePredictor]:
-    """Return the class of the attention network for a graph: of one type, of several types, or
-    compact.
-    """
-    if graph.network is not None:
-        return TypedPredictor
+    """Return the class of the attention network for a graph, which may be compact."""
     return SampledPredictor if graph.compact else NodePredictor
 
 

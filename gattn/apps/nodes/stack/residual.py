@@ -15,7 +15,12 @@ from gattn.apps.fitting.full_batch import FullBatch
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.fields import FieldInput, field_size
 from gattn.apps.nodes.network import CONVOLUTIONS
-from gattn.apps.nodes.predictor import NodePredictor, NodeProblem, graph_elements
+from gattn.apps.nodes.predictor import (
+    NetworkGraph,
+    NodePredictor,
+    NodeProblem,
+    graph_elements,
+)
 from gattn.apps.nodes.settings import NetworkSettings, NodeSettings
 from gattn.apps.runtime.threads import limited_threads
 from gattn.graph import Graph
@@ -197,7 +202,7 @@ class LabelledPredictor(ResidualPredictor):
         as inputs.
         """
         part, train = super()._part(problem, nodes, y), problem.train
-        labels = torch.zeros(len(problem.graph), problem.outputs)
+        labels = torch.zeros(self._network_graph(problem.graph).x.shape[0], problem.outputs)
         labels[train, y[train].long()] = 1
         labels = labels[part.inputs.field.nodes]
         return replace(part, inputs=replace(part.inputs, labels=labels))
@@ -209,10 +214,12 @@ class LabelledPredictor(ResidualPredictor):
         """Return probabilities [n, classes], given one-hot labels [k, classes] of the nodes
         ``train`` [k].
         """
-        inputs = torch.zeros(len(graph), self.outputs)
+        whole = self._whole(graph)
+        inputs = torch.zeros(whole.x.shape[0], self.outputs)
         inputs[torch.from_numpy(train)] = torch.from_numpy(labels)
         with limited_threads(graph_elements(graph, self.settings), self.threads):
-            return self.network(replace(self._whole(graph), labels=inputs)).double().softmax(1)
+            out = self.network(replace(whole, labels=inputs))[: len(graph)]
+        return out.double().softmax(1)
 
 
 def residual_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSettings | None:
@@ -229,11 +236,12 @@ def residual_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSetti
     if problem.outputs < 2 or len(problem.train) < LABELS_OF_CLASS * problem.outputs:
         return None
     labelled = torch.cat([problem.train, problem.val])
-    sparse = {} if problem.x.layout == torch.strided else {"dropout": SPARSE_DROPOUT}
+    x, edge_index, _ = NetworkGraph.of(problem.graph, problem.x)
+    sparse = {} if x.layout == torch.strided else {"dropout": SPARSE_DROPOUT}
     usual = DEFAULTS | sparse
     for defaults in (usual | {"layers": LAYERS}, usual):
         deep = with_defaults(replace(settings, model="gat"), defaults)
-        size = field_size(problem.x, problem.graph.edge_index, labelled, deep.layers)
+        size = field_size(x, edge_index, labelled, deep.layers)
         dense = (2 * deep.layers + 1) * deep.width * size.nodes // DENSE
         products = deep.width * (size.values + size.edges + dense)
         epochs = min(EPOCHS, int(MAX_PRODUCTS / max(products, 1)))

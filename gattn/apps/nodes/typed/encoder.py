@@ -98,6 +98,18 @@ class TypedEncoder:
         return widths
 
     @property
+    def edge_dim(self) -> int:
+        """Number of features of an edge in :attr:`TypedInputs.terms`."""
+        return sum(1 + width for width in self.messages.values())
+
+    def width(self, target: int) -> int:
+        """Return the number of features of a node in :meth:`TypedInputs.joined`, given that of a
+        labelled node.
+        """
+        others = sum(one.width for one in self.types.values())
+        return target + others + len(self.messages) + len(self.kinds)
+
+    @property
     def kinds(self) -> list[str]:
         """Names of all types: the target, and the others in order."""
         return [self.target, *sorted(self.types)]

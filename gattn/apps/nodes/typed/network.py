@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from gattn.apps.nodes.edge_table import EdgeTable
+from gattn.apps.nodes.fields import sparse_tensor
 from gattn.apps.nodes.scratch import Matrix
+from gattn.apps.nodes.stack.blocks import as_matrix
 from gattn.apps.nodes.stack.propagation import row_means
 from gattn.apps.nodes.typed.relations import Relation
-from gattn.graph import Graph
 
 if TYPE_CHECKING:
     from gattn.apps.nodes.attributed import Nodes
@@ -74,22 +75,63 @@ class TypedInputs:
     degrees: Mapping[str, Tensor]
     messages: Mapping[Relation, Messages]
 
-    @cached_property
-    def graphs(self) -> Mapping[Relation, Graph]:
-        """Graph of the messages of each relation.
-
-        The graphs are created once for all models, parts and predictions, because each contains
-        the sorted edges, and layers cache the union of all graphs with the first one.
+    @property
+    def offsets(self) -> dict[str, int]:
+        """Number of the first node of each type in :attr:`edge_index`; the labelled nodes are the
+        first.
         """
-        sizes = {kind: len(degrees) for kind, degrees in self.degrees.items()}
-        return {
-            relation: Graph(one.pairs, (sizes[relation.source], sizes[relation.destination]))
-            for relation, one in self.messages.items()
-        }
+        sizes = [len(degrees) for degrees in self.degrees.values()]
+        return dict(zip(self.degrees, accumulate(sizes, initial=0)))
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickling, without the graphs, which follow from the messages."""
-        return {name: value for name, value in self.__dict__.items() if name != "graphs"}
+    @property
+    def edge_index(self) -> Tensor:
+        """Messages of all relations, [2, e] int64, among the nodes of all types."""
+        first = self.offsets
+        pairs = [
+            one.pairs + torch.tensor([[first[relation.source]], [first[relation.destination]]])
+            for relation, one in self.messages.items()
+        ]
+        return torch.cat(pairs, 1)
+
+    @property
+    def terms(self) -> dict[str, Tensor]:
+        """Features and biases of the edges of :attr:`edge_index`, by the name of a layer's
+        argument.
+
+        The features are, for each relation, a one and the features of its edges. The biases are
+        the logarithms of the weights.
+        """
+        messages = self.messages.values()
+        ones = [torch.ones(one.pairs.shape[1], 1) for one in messages]
+        blocks = [
+            column if one.features is None else torch.cat([column, one.features], 1)
+            for column, one in zip(ones, messages)
+        ]
+        terms = {"edge_attr": torch.block_diag(*blocks)}
+        if any(one.weights is not None for one in messages):
+            weights = [
+                column[:, 0] if one.weights is None else one.weights
+                for column, one in zip(ones, messages)
+            ]
+            terms["attn_bias"] = torch.cat(weights).log()
+        return terms
+
+    def joined(self, x: Tensor) -> Tensor:
+        """Return the features of the nodes of all types, given those [n, d] of the labelled nodes.
+
+        The features of a type, the numbers of edges of its nodes and a one are columns of their
+        own; the nodes of other types have zeros in them. The result is ``torch.sparse_csr`` if the
+        features of a type are.
+        """
+        features = [x, *(self.x[kind] for kind in self.degrees if kind in self.x)]
+        blocks = [
+            sp.hstack([as_matrix(one), degrees.numpy(), np.ones((len(degrees), 1))])
+            for one, degrees in zip(features, self.degrees.values())
+        ]
+        matrix: Matrix = sp.block_diag(blocks, format="csr", dtype=np.float32)
+        if all(one.layout == torch.strided for one in features):
+            return torch.from_numpy(matrix.toarray())
+        return sparse_tensor(matrix)
 
 
 @dataclass(frozen=True, eq=False)
