@@ -19,6 +19,7 @@ from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES, atom_fea
 from gattn.data.molecules.fingerprints import (
     morgan_fingerprints,
     tanimoto,
+    tanimoto_neighbours,
     tanimoto_ridge,
 )
 from gattn.data.molecules.identity import molecule_identities
@@ -29,6 +30,7 @@ from gattn.data.splits import (
     Split,
     random_split,
     split_by_names,
+    split_from_file,
 )
 
 __all__ = [
@@ -59,6 +61,8 @@ __all__ = [
     "scaffold_split",
     "smiles_to_data",
     "split_by_names",
+    "split_from_file",
     "tanimoto",
+    "tanimoto_neighbours",
     "tanimoto_ridge",
 ]

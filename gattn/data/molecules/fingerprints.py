@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.utils import to_undirected
 
 from gattn.data.molecules.dataset import Molecules, smiles_of
 from gattn.data.molecules.plain import plain
@@ -75,7 +76,36 @@ def tanimoto(a: Tensor, b: Tensor) -> Tensor:
     return both / either.clamp(min=1)
 
 
-def tanimoto_ridge(
+def tanimoto_ridge(train: Tensor, y: Tensor, test: Tensor, *, ridge: float = 0.1) -> Tensor:
+    """Predict a property by kernel ridge regression with Tanimoto similarity, as a baseline.
+
+        y(test) = mean(y) + T(test, train) (T(train, train) + ridge I)^-1 (y - mean(y))
+
+    Args:
+        train: [n, d] fingerprints.
+        y: [n] measured values.
+        test: [m, d] fingerprints.
+        ridge: positive number that is added to the diagonal of the kernel matrix.
+
+    Returns:
+        [m] float64, the predictions.
+
+    Raises:
+        ValueError: there is no training data, shapes do not fit, or ``ridge`` is not positive.
+
+    Reference: Ralaivola et al., Graph kernels for chemical informatics, Neural Networks 2005
+    (doi 10.1016/j.neunet.2005.07.009).
+
+    >>> prints = morgan_fingerprints(["CCO", "CCCO", "c1ccccc1"])
+    >>> guess = tanimoto_ridge(prints[:2], torch.tensor([1.0, 2.0]), prints)
+    >>> bool(guess[0] < guess[2] < guess[1])
+    True
+    """
+    (prediction,) = tanimoto_ridges(train, y, [test], ridge=ridge)
+    return prediction
+
+
+def tanimoto_ridges(
     train: Tensor,
     y: Tensor,
     tests: Iterable[Tensor],
@@ -83,32 +113,12 @@ def tanimoto_ridge(
     ridge: float = 0.1,
     weights: Tensor | None = None,
 ) -> Iterator[Tensor]:
-    """Predict a property by kernel ridge regression with Tanimoto similarity, as a baseline.
+    """Fit the model of :func:`tanimoto_ridge` once, and yield its predictions for several test
+    sets.
 
-        y(test) = mean(y) + T(test, train) (T(train, train) + ridge diag(1 / w))^-1 (y - mean(y))
-
-    Args:
-        train: [n, d] fingerprints.
-        y: [n] measured values.
-        tests: test sets, each [m, d] fingerprints; the model is fitted once.
-        ridge: positive number that is added to the diagonal of the kernel matrix.
-        weights: [n] positive weights w of the molecules, which also weight mean(y); None for equal
-            weights.
-
-    Yields:
-        [m] float64, the predictions of each test set.
-
-    Raises:
-        ValueError: at the first prediction, if there is no training data, shapes do not fit, or
-            ``ridge`` is not positive.
-
-    Reference: Ralaivola et al., Graph kernels for chemical informatics, Neural Networks 2005
-    (doi 10.1016/j.neunet.2005.07.009).
-
-    >>> prints = morgan_fingerprints(["CCO", "CCCO", "c1ccccc1"])
-    >>> (guess,) = tanimoto_ridge(prints[:2], torch.tensor([1.0, 2.0]), [prints])
-    >>> bool(guess[0] < guess[2] < guess[1])
-    True
+    With ``weights`` [n], the ridge of each molecule is divided by its weight, and the mean of y is
+    weighted. Raises ValueError, at the first prediction, unless ``ridge`` is above 0 and y has one
+    value for each of one or more training molecules.
     """
     if not ridge > 0:
         raise ValueError(f"ridge must be above 0; got {ridge}")
@@ -123,3 +133,32 @@ def tanimoto_ridge(
     weight = torch.linalg.solve(kernel, y - mean)
     for test in tests:
         yield mean + tanimoto(test.double(), train) @ weight
+
+
+def tanimoto_neighbours(fingerprints: Tensor, k: int) -> Tensor:
+    """Connect each molecule with the k molecules that are most similar to it, by edges in both
+    directions.
+
+    Args:
+        fingerprints: [n, d] of 0 and 1, float.
+        k: number of neighbours of each molecule; if it exceeds n - 1, all other molecules are
+            neighbours. Ties are resolved by the order of the rows.
+
+    Returns:
+        [2, e] int64 without self-loops and duplicates, ordered by destination, then source. There
+        is an edge if either molecule is among the k nearest of the other.
+
+    Raises:
+        ValueError: k is below 1.
+
+    >>> tanimoto_neighbours(morgan_fingerprints(["CCO", "CCCO", "c1ccccc1", "Cc1ccccc1"]), 1)
+    tensor([[1, 0, 3, 2],
+            [0, 1, 2, 3]])
+    """
+    if k < 1:
+        raise ValueError(f"k must be at least 1; got {k}")
+    n = len(fingerprints)
+    similarity = tanimoto(fingerprints, fingerprints).fill_diagonal_(-1)
+    nearest = similarity.argsort(dim=1, descending=True, stable=True)[:, : min(k, max(n - 1, 0))]
+    one = torch.arange(n).repeat_interleave(nearest.shape[1])
+    return to_undirected(torch.stack([nearest.flatten(), one]), num_nodes=n).flip(0)

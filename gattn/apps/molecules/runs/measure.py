@@ -17,7 +17,7 @@ from gattn.apps.molecules.inputs import in_pieces
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs.labels import Labels
 from gattn.apps.run.measure import interval_metrics, set_metrics
-from gattn.data.molecules.fingerprints import tanimoto_ridge
+from gattn.data.molecules.fingerprints import tanimoto_ridges
 
 if TYPE_CHECKING:
     from gattn.apps.molecules.atoms.estimators import AtomEstimator
@@ -319,5 +319,5 @@ def _ridge(
     labelled = labelled[draw(len(labelled), BASELINE_ROWS, seed)]
     bits = (train[labelled].counts > 0).float()
     queries = ((piece.counts > 0).float() for piece in in_pieces(inputs))
-    ridges = tanimoto_ridge(bits, y[labelled], queries, weights=weights[labelled])
+    ridges = tanimoto_ridges(bits, y[labelled], queries, weights=weights[labelled])
     return torch.cat(list(ridges))
