@@ -8,7 +8,7 @@ from gattn.apps.fitting.full_batch import FullBatch, FullBatchSettings, fit_full
 from gattn.apps.fitting.losses import squared_error
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.reading import read_graph
-from gattn.apps.nodes.runs.train import Trainer, plan_trials, run_trials
+from gattn.apps.nodes.runs.train import Trainer, run_trials
 from gattn.apps.nodes.splits import per_class_split, random_node_split
 from gattn.apps.nodes.stack.propagation import Neighbours, propagate
 from tests.apps.nodes.networks import class_network
@@ -68,9 +68,8 @@ def test_node_models_are_equal_if_trained_in_one_or_two_processes():
     results = []
     for is_parallel in (False, True):
         ended = []
-        plans = plan_trials(4, 0, drawn=True)
-        trials = run_trials(trainer, plans, workers=1 + is_parallel, on_run_end=ended.append)
+        trials = run_trials(trainer, 4, workers=1 + is_parallel, on_run_end=ended.append)
         assert ended == trials
-        assert [trial.plan for trial in trials] == plans
+        assert [trial.estimator.seed for trial in trials] == [0, 1, 2, 3]
         results.append(torch.stack([trial.predicted for trial in trials]))
     assert torch.equal(*results)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -252,31 +252,17 @@ def _with_types(
     return torch.cat([colour, len(names) - 1 + kinds[len(colour) :]]), [*names, *others]
 
 
-class TrialPlan(NamedTuple):
-    """Split and seed with which a trial is trained.
-
-    Attributes:
-        split: index of the trial's split among the splits of the run.
-        seed: seed of initial weights and dropout.
-    """
-
-    split: int
-    seed: int
-
-
 @dataclass(frozen=True, eq=False)
 class Trial:
     """Trained model and its metrics.
 
     Attributes:
-        plan: the split and the seed.
         estimator: the fitted estimator, without its graph.
         predicted: [n, outputs] predictions of all nodes.
         val: metrics of the validation part.
         test: metrics of the test part.
     """
 
-    plan: TrialPlan
     estimator: NodeEstimator
     predicted: Tensor
     val: dict[str, float]
@@ -301,7 +287,7 @@ class Trainer:
         estimator: the estimator before training; it has the classes of the labels.
         encoded: the graph with its features.
         y: [n] labels, NaN for nodes without a label.
-        splits: the splits, to which plans refer by index.
+        splits: the split of each trial, or one split for all trials.
     """
 
     estimator: NodeEstimator
@@ -310,13 +296,14 @@ class Trainer:
     splits: Sequence[Split]
 
     def train(
-        self, plan: TrialPlan, on_epoch: Callable[[EpochRecord], None] = lambda record: None
+        self, number: int, on_epoch: Callable[[EpochRecord], None] = lambda record: None
     ) -> Trial:
-        """Train the model of a plan, and return it with its metrics. Raises TrainingError if the
-        loss is not finite.
+        """Train the model of a trial, with the seed of the estimator plus the number of the trial,
+        and return it with its metrics. Raises TrainingError if the loss is not finite.
         """
-        estimator = copy.copy(self.estimator).set_params(seed=plan.seed)
-        estimator.fit_parts(self.encoded, self.y, self.splits[plan.split], on_epoch=on_epoch)
+        estimator = copy.copy(self.estimator).set_params(seed=self.estimator.seed + number)
+        split = self.splits[number % len(self.splits)]
+        estimator.fit_parts(self.encoded, self.y, split, on_epoch=on_epoch)
         predictor, split = estimator.predictor_, estimator.split_
         predicted = predictor.predict(self.encoded.graph)
         # The final models of a stack may also be fitted to the validation part.
@@ -324,26 +311,12 @@ class Trainer:
         test = estimator.task.measure(self.y[split.test], predicted[split.test])
         # The graph is not sent, because the process that receives the trial already has it.
         del estimator.graph_
-        return Trial(plan, estimator, predicted, val, test)
-
-
-def plan_trials(runs: int, seed: int, *, drawn: bool) -> list[TrialPlan]:
-    """Choose the split and the seed of each trial.
-
-    Args:
-        runs: number of trials.
-        seed: seed of the first trial.
-        drawn: True if splits are drawn at random; each trial then has a split of its own.
-
-    >>> [tuple(plan) for plan in plan_trials(3, 0, drawn=True)]
-    [(0, 0), (1, 1), (2, 2)]
-    """
-    return [TrialPlan(i if drawn else 0, seed + i) for i in range(runs)]
+        return Trial(estimator, predicted, val, test)
 
 
 def run_trials(
     trainer: Trainer,
-    plans: Sequence[TrialPlan],
+    runs: int,
     *,
     workers: int,
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
@@ -355,7 +328,7 @@ def run_trials(
 
     Args:
         trainer: the inputs that all trials share.
-        plans: the trials.
+        runs: number of trials.
         workers: number of processes; a few trials run one after the other in this process.
         on_epoch: called after each epoch if one process runs all trials.
         on_run_end: called after each trial, in order.
@@ -370,12 +343,11 @@ def run_trials(
     # Trials on a large graph run one after another in this process, so that the graph is in memory
     # once.
     is_large = trainer.encoded.graph.compact
-    if not is_large and workers > 1 and len(plans) > 1:
-        results = (
-            result for _, result in in_order(trainer.train, zip(plans, plans), workers, ahead=1)
-        )
+    if not is_large and workers > 1 and runs > 1:
+        numbers = ((number, number) for number in range(runs))
+        results = (trial for _, trial in in_order(trainer.train, numbers, workers, ahead=1))
     else:
-        results = (trainer.train(plan, on_epoch) for plan in plans)
+        results = (trainer.train(number, on_epoch) for number in range(runs))
     trials = []
     for trial in results:
         trials.append(trial)
@@ -419,16 +391,14 @@ class NodeData:
 
 @dataclass(frozen=True, eq=False)
 class NodeParts(Parts):
-    """Splits, planned trials and encoded features of a run.
+    """Splits and encoded features of a run.
 
     Attributes:
-        splits: the splits, to which ``plans`` refer by index.
-        plans: the plan of each trial.
+        splits: the split of each trial, or one split for all trials.
         encoded: the graph with its features.
     """
 
     splits: Sequence[Split]
-    plans: Sequence[TrialPlan]
     encoded: EncodedGraph
 
 
@@ -541,15 +511,13 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         return NodeData(graph.with_notes(*notes), y, estimator, choice)
 
     def split(self, data: NodeData) -> NodeParts:
-        """Split the labelled nodes, plan the trials, and encode the features. Raises GraphError if
-        the parts cannot be drawn from the labels, or if the labels of the training part are all
-        equal.
+        """Split the labelled nodes, and encode the features. Raises GraphError if the parts cannot
+        be drawn from the labels, or if the labels of the training part are all equal.
         """
         settings, graph, y, estimator = self.settings, data.graph, data.y, data.estimator
-        plans = plan_trials(settings.runs, settings.model.seed, drawn=is_drawn(settings, graph))
         drawn = [
             make_split(settings, graph, y, number, is_class=estimator.task.is_class)
-            for number in range(plans[-1].split + 1)
+            for number in range(settings.runs if is_drawn(settings, graph) else 1)
         ]
         splits = [split for split, _ in drawn]
         missing = (note for split in splits for note in estimator.check_split(y, split))
@@ -561,15 +529,15 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             self.log(line)
         left_out = [(row.line, row.text, row.reason) for row in graph.left_out]
         record = splits_record(settings, graph, splits)
-        return NodeParts(record, [("line", "edge", "reason"), *left_out], splits, plans, encoded)
+        return NodeParts(record, [("line", "edge", "reason"), *left_out], splits, encoded)
 
     def fit(self, data: NodeData, parts: NodeParts) -> list[Trial]:
-        """Run all planned trials and return them in order. Raises TrainingError if the loss of one
-        is not finite.
+        """Run all trials and return them in order. Raises TrainingError if the loss of one is not
+        finite.
         """
         trainer = Trainer(data.estimator, parts.encoded, data.y, parts.splits)
         return run_trials(
-            trainer, parts.plans, workers=self.settings.workers,
+            trainer, self.settings.runs, workers=self.settings.workers,
             on_epoch=self.on_epoch, on_run_end=self.on_run_end,
         )  # fmt: skip
 
@@ -596,7 +564,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             "baselines": {name: task.measure(y[test], p[test]) for name, p in baselines.items()},
             "runs": {"count": len(trials), "kept": trials.index(best), "test": spread},
             "intervals": measure_intervals(estimator, y[test], predicted[test], settings.coverage),
-            "split": parts.splits[best.plan.split].protocol,
+            "split": split.protocol,
             "nodes": {
                 **{part: len(getattr(split, part)) for part in PARTS},
                 "labelled": int(y.isfinite().sum()), "all": len(encoded.graph),
@@ -696,6 +664,7 @@ def _parts(run: NodeRun) -> tuple[list[str], list[Any]]:
 def _trials(run: NodeRun) -> Iterator[Sequence[object]]:
     """Yield the rows of the trials table: a header, then one row per trial."""
     metrics = list(run.metrics["test"])
-    yield [*TrialPlan._fields, "epochs", *metrics]
+    yield ["seed", "epochs", *metrics]
     for trial in run.trials:
-        yield [*trial.plan, len(trial.history.records), *(trial.test[name] for name in metrics)]
+        tested = (trial.test[name] for name in metrics)
+        yield [trial.estimator.seed, len(trial.history.records), *tested]
