@@ -30,7 +30,6 @@ from gattn.data.splits import (
     Split,
     random_split,
     split_by_names,
-    split_from_file,
 )
 
 __all__ = [
@@ -61,7 +60,6 @@ __all__ = [
     "scaffold_split",
     "smiles_to_data",
     "split_by_names",
-    "split_from_file",
     "tanimoto",
     "tanimoto_neighbours",
     "tanimoto_ridge",

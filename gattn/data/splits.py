@@ -267,33 +267,12 @@ def split_by_names(names: Sequence[str], *, protocol: str = "by name") -> Split:
     return Split(train, val, test, protocol)
 
 
-def split_from_file(path: str | os.PathLike[str], count: int) -> Split:
-    """Read a split from a JSON file with the indices of the items in each part.
-
-    Args:
-        path: the file, ``{"train": [0, 3], "val": [1], "test": [2]}``, or a list with one such
-            object, which is Chemprop's format. Other keys are ignored.
-        count: number of items of the data set. An item may be in no part.
-
-    Returns:
-        The split; its protocol is the file's name.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file is not such JSON, a position is outside ``0..count - 1``, or a
-            position occurs twice.
-
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "split.json"
-    >>> _ = path.write_text('{"train": [0, 3], "val": [1], "test": [2]}')
-    >>> split_from_file(path, 4)
-    Split(train: 2, val: 1, test: 1; split.json)
-    """
-    return split_from_positions(read_positions(path), path, count)
-
-
 def read_positions(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the JSON object in the file of a split, with all its keys; see :func:`split_from_file`.
+    """Read the JSON object in the file of a split, with all its keys.
+
+    The file contains the indices of the items in each part,
+    ``{"train": [0, 3], "val": [1], "test": [2]}``, or a list with one such object, which is
+    Chemprop's format. An item may be in no part.
 
     Raises:
         FileNotFoundError: the file does not exist.

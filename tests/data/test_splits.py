@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gattn.data import random_split, read_smiles, scaffold_split, split_by_names, split_from_file
+from gattn.data import random_split, read_smiles, scaffold_split, split_by_names
 from gattn.data.molecules.scaffolds import murcko_scaffold
+from gattn.data.splits import read_positions, split_from_positions
 
 
 @given(
@@ -125,12 +126,12 @@ def test_split_by_names_reads_training_validation_and_test_from_names():
         split_by_names(["train", ""])
 
 
-def test_split_from_file_reads_lists_of_row_indices(tmp_path):
+def test_split_file_contains_lists_of_row_indices(tmp_path):
     path = tmp_path / "split.json"
     parts = '{"train": [2, 0], "val": [], "test": [3]}'
     for text in (parts, f"[{parts}]"):
         path.write_text(text)
-        split = split_from_file(path, 4)
+        split = split_from_positions(read_positions(path), path, 4)
         assert (split.train.tolist(), split.val.tolist(), split.test.tolist()) == ([2, 0], [], [3])
 
 
@@ -156,7 +157,7 @@ def test_invalid_split_file_raises_error_with_its_reason(tmp_path, text, says):
     path = tmp_path / "split.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=says):
-        split_from_file(path, 4)
+        split_from_positions(read_positions(path), path, 4)
 
 
 def test_among_maps_a_split_to_the_remaining_rows():
