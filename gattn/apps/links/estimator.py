@@ -94,6 +94,7 @@ class LinkPredictor(SerializableEstimator, Parameters):
         Raises:
             GraphError: the graph or an attribute cannot be trained on.
             ValueError: a parameter is out of its range.
+            TrainingError: a loss is not finite.
 
         Warns:
             UserWarning: by some metric, the model is not significantly better than a random order.
@@ -113,12 +114,21 @@ class LinkPredictor(SerializableEstimator, Parameters):
     def parts(
         self, graph: AttributedGraph, links: Links, val: float, test: float
     ) -> tuple[Split, NDArray[np.float64] | None]:
-        """Divide the links into parts, by the column of times or at random; return the parts and
-        the times of the links, or None without a column of times.
+        """Divide the links into parts, by the column of times or at random.
+
+        Args:
+            graph: the graph with all edges.
+            links: its m links.
+            val: share of the validation part, above 0.
+            test: share of the test part; 0 for none.
+
+        Returns:
+            The positions of the links in each part, and the times [m] of the links; None without a
+            column of times.
 
         Raises:
-            GraphError: there are too few links or times, or every directed link has an opposite
-                link, from which it would be predicted.
+            GraphError: there are too few links or times, a time is missing, or every directed link
+                has an opposite link, from which it would be predicted.
         """
         if links.directed and links.are_links(*links.pairs[::-1]).all():
             raise GraphError("every edge has an opposite edge: set --undirected or directed=False")
@@ -173,6 +183,8 @@ class LinkPredictor(SerializableEstimator, Parameters):
     ) -> Self:
         """Train the model on the training and the validation part of the links.
 
+        The attribute ``graph_`` is not set, because ``encoded`` has only the training links.
+
         Args:
             encoded: the result of :meth:`encode`.
             links: all links of the graph.
@@ -186,6 +198,7 @@ class LinkPredictor(SerializableEstimator, Parameters):
         Raises:
             SettingsError: a parameter is out of its range.
             GraphError: no negative can be drawn for the links.
+            TrainingError: a loss is not finite.
         """
         problem = LinkProblem(
             encoded.graph, encoded.encoder, links, split, times,
@@ -247,10 +260,12 @@ class LinkPredictor(SerializableEstimator, Parameters):
                 its edges joins a pair, the probability depends on this edge.
 
         Returns:
-            [m].
+            [m] float64.
 
         Raises:
-            GraphError: the graph has no node of this name.
+            NotFittedError: the estimator was not fitted.
+            GraphError: the graph has no node of one of the names, lacks an attribute, or was not
+                passed to a loaded estimator.
         """
         read, _ = self.read(graph)
         place = {name: i for i, name in enumerate(read.names)}

@@ -58,7 +58,7 @@ def fit_weights(parts: Sequence[NDArray]) -> NDArray[np.float64]:
             candidate.
 
     Returns:
-        [K] weights.
+        [K] weights of the scores in their own units.
 
     Example:
         >>> good = np.tile([2.0, 0.0, 1.0], (50, 1))
@@ -83,6 +83,9 @@ def ranks(scores: NDArray) -> NDArray[np.float64]:
     Args:
         scores: [m, 1 + k] scores of the true target, and of k other targets; minus infinity for a
             missing target.
+
+    Returns:
+        [m] float64, multiples of one half.
 
     Example:
         >>> ranks(np.array([[2.0, 1.0, 3.0], [0.0, 0.0, 0.0]]))
@@ -144,10 +147,11 @@ def _shares_below(scores: NDArray, others: NDArray) -> NDArray[np.float64]:
 
 
 def chance_metrics(counts: NDArray) -> dict[str, float]:
-    """Return the expected values of the metrics if the candidates are in random order.
+    """Return the expected values of the metrics of :func:`link_metrics` if the candidates are in
+    random order.
 
     Args:
-        counts: [m] number of candidates of each link.
+        counts: [m] number of candidates of each link, with the true target; m is at least 1.
 
     >>> chance_metrics(np.array([2, 2]))
     {'mrr': 0.75, 'hits@1': 0.5, 'roc_auc': 0.5, 'pr_auc': 0.5}

@@ -177,8 +177,9 @@ class DrawnBatches:
         self.size = min(LINKS, *(len(rows) for _, rows in folds))
 
     def next(self) -> RankedBatch:
-        """Draw the batch of the next step. Negatives are drawn from the random generator of the
-        batches. Raises GraphError if none exists.
+        """Draw the batch of the next step. The folds take turns; links whose source has no negative
+        are replaced by repetitions of others. Raises GraphError if no link of the fold has a
+        negative in :data:`gattn.apps.links.pairs.ROUNDS` draws.
         """
         self._step += 1
         inputs, rows = self._folds[self._step % len(self._folds)]
@@ -270,7 +271,8 @@ def fit_network(
     """Train a network to rank the true targets of links first.
 
     Args:
-        network: the network, with initial weights.
+        network: the network with initial weights. It is trained in place, and has the weights of
+            the best epoch at the end.
         folds: for each fold the graph of its messages and the positions of its links.
         links: all links.
         validation: the graph of the training links, and the ranking of validation links.
@@ -301,7 +303,9 @@ def fit_network(
 
 
 def _epochs(settings: LinkSettings, inputs: FieldInput) -> int:
-    """Return the number of epochs. It is smaller for a large graph."""
+    """Return the number of epochs of the settings or, on a large graph, the smaller number that
+    :data:`MAX_PRODUCTS` allows, but not less than :data:`FEWEST_EPOCHS`.
+    """
     x, (graph, _) = inputs.x, inputs.field.layers[0]
     stored = stored_values(x)
     size = settings.width * (stored + settings.layers * graph.num_edges)
@@ -444,7 +448,9 @@ class LinkModel:
             The model, and the result of :meth:`measure` for the validation links.
 
         Raises:
-            GraphError: no link can be ranked, because every source is linked to every target.
+            GraphError: the validation links or a group of training links cannot be ranked, because
+                each of their sources is linked to every possible target.
+            TrainingError: a loss of the network is not finite.
         """
         graph, links, seed = problem.graph, problem.links, settings.seed
         draw = np.random.default_rng(seed)
@@ -503,8 +509,14 @@ class LinkModel:
         return model, measured
 
     def _weigh(self, metric: str, parts: Mapping[str, NDArray]) -> None:
-        """Fit the weights of the components and the calibration for a metric to scores [m, 1 + k]
-        of the validation links.
+        """Fit and store the weights of the components and the calibration for a metric.
+
+        A single network keeps the weight 1.
+
+        Args:
+            metric: name of the metric.
+            parts: by name of the component, its scores [m, 1 + k] of the validation links, whose
+                true target is the first.
         """
         from sklearn.linear_model import LogisticRegression
 
@@ -527,7 +539,9 @@ class LinkModel:
         self.calibration[metric] = line if line[0] > 0 else (0.0, 0.0)
 
     def _combine(self, parts: Mapping[str, NDArray], metric: str) -> NDArray[np.float64]:
-        """Return the weighted sum of the components' scores; minus infinity for a missing one."""
+        """Return the weighted sum [m, c] of the components' scores, given by name; minus infinity
+        for a missing candidate.
+        """
         total = np.where(np.isinf(next(iter(parts.values()))), -np.inf, 0.0)
         for name, weight in self.weights[metric].items():
             if weight:
@@ -537,8 +551,13 @@ class LinkModel:
     def _parts(
         self, view: View, sources: NDArray, targets: NDArray, features: NDArray | None = None
     ) -> dict[str, NDArray]:
-        """Return the scores [m, c] of each component; minus infinity for a target of -1. The
-        features of the pairs are computed if they are not known.
+        """Return the scores [m, c] of each component, by name; minus infinity for a target of -1.
+
+        Args:
+            view: the graph.
+            sources: [m, c] indices of the sources.
+            targets: [m, c] indices of the targets.
+            features: [m, c, f] features of the pairs; None to compute them.
         """
         with torch.no_grad(), limited_threads(view.inputs.x.shape[0], self.threads):
             embedded = self.network.embed(view.inputs)
@@ -559,8 +578,9 @@ class LinkModel:
     def _scores(
         self, features: NDArray, embedded: tuple[Tensor, Tensor], sources: NDArray, targets: NDArray
     ) -> dict[str, NDArray]:
-        """Return the scores [m, c] of each component from the features of the pairs [m, c, f] and
-        the embeddings of all nodes as sources and targets.
+        """Return the scores [m, c] of each component, by name, from the features of the pairs
+        [m, c, f] and the embeddings of all nodes as sources and targets. If nodes have no
+        attributes, the score ``propagated_features`` is left out.
         """
         scores = {
             name: np.where(targets < 0, -np.inf, features[..., place])
@@ -583,7 +603,11 @@ class LinkModel:
         Args:
             graph: the graph whose edges the heuristics read.
             links: all links, of every part, which are no negatives.
-            ranking: the links, with random targets.
+            ranking: the links, with random targets; at least one link.
+
+        Returns:
+            The ranking with the same links and random pairs, but other candidates. A target that
+            several heuristics select occurs once, so rows have different lengths, and end with -1.
 
         Reference:
             Li et al., "Evaluating graph neural networks for link prediction" (NeurIPS 2023).
@@ -618,8 +642,8 @@ class LinkModel:
         return self._measured(parts)
 
     def _measured(self, parts: Mapping[str, Mapping[str, NDArray]]) -> dict[str, Any]:
-        """Return the stacked scores by metric, and the metrics of the stack and of each
-        component.
+        """Return the dictionary that :meth:`measure` returns, given the scores of the pairs by
+        metric and component.
         """
         scores = {metric: self._combine(parts[metric], metric) for metric in METRICS}
         metrics = {
@@ -631,8 +655,8 @@ class LinkModel:
     def score(
         self, graph: AttributedGraph, sources: NDArray, targets: NDArray, metric: str = "roc_auc"
     ) -> NDArray[np.float64]:
-        """Return the scores [m] of pairs of nodes, computed from the edges of a graph, with the
-        weights for a metric.
+        """Return the scores [m] of pairs of nodes, given by the indices of their sources [m] and
+        targets [m], computed from the edges of a graph with the weights for a metric.
 
         If an edge joins a pair, the score reads this edge. With the weights for ``roc_auc``, a
         pair without a direction has the higher score of its two orders, as in :meth:`propose`.
@@ -669,7 +693,9 @@ class LinkModel:
             per_node: True for the best pairs of each source.
 
         Returns:
-            [2, k] pairs, [k] scores and [k] probabilities, sorted by score, or by source and score.
+            [2, k] sources and targets, [k] scores and [k] probabilities, sorted by decreasing score
+            or, with ``per_node``, by source and decreasing score; k is 0 if no pair without an edge
+            is left.
         """
         view, metric = self.view(graph), "mrr" if per_node else "roc_auc"
         with torch.no_grad():
@@ -715,7 +741,9 @@ class LinkModel:
         return self._last[1]
 
     def _make_view(self, graph: AttributedGraph, x: Tensor, z: NDArray | None) -> View:
-        """Return the view of a graph, given features x and reduced features z of its nodes."""
+        """Return the view of a graph, given features x [n, d] and reduced features z of its nodes.
+        If nodes have no attributes, z is None, and random features are appended to x.
+        """
         arcs, nodes = graph.arcs.numpy(), len(graph)
         edges = Proximity(arcs, nodes, z, directed=self.directed, bipartite=self.bipartite)
         if self._is_structural:
@@ -778,13 +806,15 @@ def _shortlist(
     """Return, for each source and each score, the unlinked targets with the highest scores.
 
     Args:
-        lists: scores [n, b]; those of linked targets are overwritten.
+        lists: arrays [n, b] of scores. Minus infinity is written to the entries of linked targets
+            and of the sources themselves.
         links: all links.
-        sources: [b].
-        length: number of targets from each score.
+        sources: [b] indices of the sources among the nodes; b is at least 1.
+        length: maximum number of targets from each score.
 
     Returns:
-        [k] positions of the sources, sorted, and [k] targets.
+        [k] positions among the b sources, and [k] indices of the targets, sorted by both. A target
+        that several scores select occurs once for its source.
     """
     pool, row = links.targets, np.arange(len(sources))
     # Linked targets are removed before the selection, so that it does not depend on the other
@@ -806,8 +836,8 @@ def _shortlist(
 
 
 def _best(place: NDArray, scores: NDArray, top: int) -> NDArray[np.int64]:
-    """Return the positions of the highest scores of each source, ordered by source and then by
-    score.
+    """Return the positions of the ``top`` highest of the scores [k] of each source, ordered by
+    source and then by decreasing score. ``place`` [k] contains the sources of the scores.
     """
     order = np.lexsort((-scores, place))
     start = np.searchsorted(place[order], place[order])

@@ -52,10 +52,11 @@ def random_parts(links: Links, seed: int, val: float, test: float) -> Split:
         test: share of the test part; 0 for none.
 
     Returns:
-        The positions of the links in each part.
+        The positions of the links in each part, ascending. The validation part, and the test part
+        unless its share is 0, contain at least one link.
 
     Raises:
-        GraphError: there are too few links.
+        GraphError: there are fewer than 10 links.
 
     Example:
         >>> import networkx
@@ -89,10 +90,10 @@ def time_parts(links: Links, times: NDArray, val: float, test: float, name: str)
         name: name of the column of times.
 
     Returns:
-        The positions of the links in each part.
+        The positions of the links in each part, ascending.
 
     Raises:
-        GraphError: there are too few links, or too few different times.
+        GraphError: there are fewer than 10 links, or fewer different times than parts.
     """
     _check_count(len(links))
     values, counts = np.unique(times, return_counts=True)
@@ -113,8 +114,8 @@ def time_parts(links: Links, times: NDArray, val: float, test: float, name: str)
 
 
 def link_times(graph: AttributedGraph, links: Links, name: str) -> NDArray[np.float64]:
-    """Return the time of each link, which is the time of its first edge or, without edge times, of
-    its newer node.
+    """Return the times [m] of the links. The time of a link is that of its first edge; if the edges
+    have no such column, it is the time of its newer node.
 
     Raises:
         GraphError: neither the edges nor the nodes have such a column, or a time is missing or
@@ -137,8 +138,8 @@ def make_folds(train: NDArray, seed: int, times: NDArray | None = None) -> list[
     """Divide the training links into folds; each fold is predicted from the edges of other links.
 
     Without times, the groups are random, and each is predicted from all other training links. With
-    times, each group is predicted from older links only. If too many links have the same time for
-    this, the groups are random.
+    times, each group is predicted from older links only, and the older half of the training links
+    is in no group. If more than half of them have the newest time, the groups are random.
 
     Args:
         train: positions of the training links.
@@ -146,7 +147,7 @@ def make_folds(train: NDArray, seed: int, times: NDArray | None = None) -> list[
         times: [m] the time of each link; None if there are no times.
 
     Returns:
-        The folds, which contain positions of training links.
+        At most five folds, which contain positions of training links.
     """
     if times is not None:
         edges = np.quantile(times[train], 1 - WINDOW * np.arange(FOLDS + 1))
@@ -192,7 +193,8 @@ class Links:
     """Distinct links of a graph, and the nodes that can be targets of links.
 
     Attributes:
-        pairs: [2, m] int64, the source and the target of each link.
+        pairs: [2, m] int64, the source and the target of each link; if links have no direction and
+            the graph is not bipartite, the source is the smaller index.
         nodes: number n of nodes.
         directed: True if (a, b) and (b, a) are different links.
         bipartite: True if the sources and the targets are disjoint sets of nodes.
@@ -232,7 +234,7 @@ class Links:
 
     def are_links(self, sources: NDArray, targets: NDArray) -> NDArray[np.bool_]:
         """Return a mask that is True for linked pairs of nodes, and for pairs of a node with
-        itself.
+        itself. The arrays of sources and of targets are broadcast.
         """
         return _contains(self.keys, sources * self.nodes + targets) | (sources == targets)
 
@@ -258,12 +260,15 @@ class Ranking:
         return len(self.sources)
 
     def first(self, rows: int, count: int) -> Ranking:
-        """Return the first links, with at most ``count`` candidates each."""
+        """Return the first ``rows`` links, with at most ``count`` candidates each, of which the
+        first is the true target.
+        """
         return Ranking(self.sources[:rows], self.candidates[:rows, :count], self.pairs[:, :rows])
 
     def ends(self, metric: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the sources and the targets [m, c] of the pairs that a metric compares: each link,
-        and the other targets of its source for ``mrr``, or the random pairs for ``roc_auc``.
+        """Return the sources and the targets, [m, c] each, of the pairs that a metric compares: in
+        the first column the links, and then the other targets of their sources for ``mrr``, or the
+        random pairs for ``roc_auc``. A missing target is -1.
         """
         sources, targets = self.sources[:, None], self.candidates
         if metric == "mrr":
@@ -380,12 +385,13 @@ def draw_negatives(
 
     Args:
         links: all links of the graph, of every part.
-        sources: [m] sources.
-        count: maximum number k of targets for each source.
+        sources: [m] indices of the sources among the nodes.
+        count: maximum number of targets for each source.
         draw: random numbers.
 
     Returns:
-        [m, k] targets. The row of a source with fewer unlinked targets contains all of them, and
+        [m, k] indices of the targets, where k is ``count`` or, if this is smaller, the number of
+        possible targets. The row of a source with fewer unlinked targets contains all of them, and
         ends with -1.
     """
     pool = links.targets
@@ -431,7 +437,8 @@ def draw_pairs(
         draw: random numbers.
 
     Returns:
-        [2, m, j] sources and targets. The target is -1 if no unlinked pair was found.
+        [2, m, j] indices of the sources and targets. The target is -1 if no unlinked pair was found
+        in :data:`ROUNDS` attempts.
     """
     pool = draw.permutation(links.sources)[:POOL]
     pairs = np.full((2, shape[0] * shape[1]), -1)
@@ -464,7 +471,7 @@ def make_ranking(
         pairs: number of random pairs for each link.
 
     Returns:
-        The ranking, without links whose source is linked to every possible target.
+        The ranking, without links whose source is linked to every possible target; it may be empty.
     """
     if most is not None and len(rows) > most:
         rows = draw.choice(rows, most, replace=False)

@@ -146,8 +146,9 @@ class Proximity:
             self.vectors = self._vectors(z)
 
     def _returns(self) -> NDArray[np.float32]:
-        """Compute the probabilities [steps, n] that a random walk of 2, 3, ... steps from a node
-        ends at this node; zeros for steps that are not computed.
+        """Compute the probabilities [9, n] that a random walk of 2, 3, ..., 10 steps from a node
+        ends at this node; zeros for steps that are not computed. For more than :data:`EXACT`
+        nodes, they are estimated from random vectors with a fixed seed.
         """
         n, is_exact = self.nodes, self.nodes <= EXACT
         out = np.zeros((STEPS - 1, n), np.float32)
@@ -191,8 +192,9 @@ class Proximity:
         return np.hstack([_unit(near), _unit(self.walk @ near)])
 
     def _vectors(self, z: NDArray) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """Return pairs of arrays of unit vectors [n, d]: one array for sources and one for
-        targets, whose dot products are cosines.
+        """Return five pairs of arrays [n, d] of unit vectors: one array for sources and one for
+        targets, whose dot products are cosines. The pairs are in the order of the cosines in
+        :data:`FEATURES`; the vectors of a node without features are zeros.
         """
         near = self.walk @ z
         smooth = (z + near) / 2
@@ -210,7 +212,9 @@ class Proximity:
         return ProximityRows(self, sources)
 
     def chunks(self, count: int) -> Iterator[slice]:
-        """Yield slices of at most ``count`` sources whose score arrays fit into memory."""
+        """Yield consecutive slices of the positions 0 to ``count`` - 1 of sources, so short that
+        arrays [n, b] of the scores of a slice fit into memory.
+        """
         size = int(np.clip(CELLS // max(self.nodes, 1), 16, 1024))
         for start in range(0, count, size):
             yield slice(start, min(start + size, count))
@@ -219,12 +223,12 @@ class Proximity:
         """Compute the features of pairs of nodes.
 
         Args:
-            sources: [m, c].
-            targets: [m, c]; -1 for no target.
+            sources: [m, c] int64, indices of nodes.
+            targets: [m, c] int64, indices of nodes; -1 for no target.
 
         Returns:
-            [m, c, features] in the order of :data:`FEATURES`; NaN without a target. Counts are
-            logarithmic.
+            [m, c, features] float32 in the order of :data:`FEATURES`; NaN without a target. See
+            :meth:`ProximityRows.measure`.
         """
         out = np.empty((targets.size, len(FEATURES)), np.float32)
         different, place = np.unique(sources.ravel(), return_inverse=True)
@@ -269,11 +273,18 @@ class ProximityRows:
         self.walks_3 = leave.T @ _columns(out @ proximity.walk_into)
 
     def measure(self, rows: NDArray, targets: NDArray) -> NDArray[np.float32]:
-        """Return the features [k, features] of k pairs.
+        """Compute the features of k pairs, each of one of the b sources and any target.
 
         Args:
-            rows: [k] positions among the sources.
-            targets: [k].
+            rows: [k] positions of the pairs' sources among the b sources.
+            targets: [k] indices of the pairs' targets among the n nodes of the graph.
+
+        Returns:
+            [k, features] float32 in the order of :data:`FEATURES`. Counts and probabilities are
+            logarithmic; cosines are 0 if nodes have no features. The distance is 11 for nodes that
+            no walk of the computed lengths connects, and 12 for nodes of different components. If
+            links have no direction, the columns of degrees, components and returns contain the
+            smaller value of the two nodes as that of the source.
         """
         p, sources = self.proximity, self.sources[rows]
         at = targets, rows
@@ -301,8 +312,11 @@ class ProximityRows:
         return np.stack(columns, 1).astype(np.float32)
 
     def _walks(self, at: tuple[NDArray, NDArray]) -> NDArray[np.float32]:
-        """Return the weights [steps, k] of the walks of 1, 2, ... steps at k entries of the rows;
-        zeros for steps that are not computed.
+        """Return the weights [10, k] of the walks of 1, 2, ..., 10 steps between the nodes of k
+        pairs; zeros for steps that are not computed.
+
+        Args:
+            at: [k] indices of the targets, and [k] positions of the sources among the b sources.
         """
         p = self.proximity
         first = p.symmetric[self.sources]
@@ -316,8 +330,9 @@ class ProximityRows:
         return out
 
     def shortlists(self) -> Sequence[NDArray[np.float32]]:
-        """Return arrays of scores [n, b]. The targets with the highest scores become candidates
-        for links.
+        """Return arrays [n, b] of the scores of all targets for each source: Katz' score, the walks
+        of two and of three steps, the degree of the target and, if nodes have features, five
+        cosines. The first three arrays are those of this object, and no copies.
         """
         p = self.proximity
         degree = np.repeat(p.in_degree[:, None], len(self.sources), 1)

@@ -90,7 +90,9 @@ to less than 1; got 0.6 and 0.5
     model: LinkSettings = field(default_factory=LinkSettings)
 
     def check(self) -> None:
-        """Check the fractions and the split. Raises SettingsError otherwise."""
+        """Raise SettingsError if the fractions sum to 1 or more, or if the links are split by time
+        without a column of times.
+        """
         super().check()
         if self.validation_fraction + self.test_fraction >= 1:
             raise SettingsError(

@@ -173,6 +173,7 @@ def explain_pair(
         FileNotFoundError: a file of the graph, or the folder in which ``out`` is created, does not
             exist.
         FileExistsError: ``out`` exists.
+        ImportError: matplotlib or networkx, which draw the picture, is missing.
     """
     with new_folder(out) as folder:
         estimator, graph, links = read_run(run, path, reading, threads, log)

@@ -47,7 +47,7 @@ def predict_links(
         GraphError: the graph cannot be read, or lacks an attribute that the model reads.
         FileNotFoundError: a file of the graph, or the folder of ``out``, does not exist.
         FileExistsError: ``out`` exists.
-        ValueError: the ending of ``out`` is not that of a table.
+        ValueError: the ending of ``out`` is not that of a table, or ``top`` is less than 1.
     """
     check_table_ending(out)
     with new_file(out) as temporary:
@@ -72,6 +72,7 @@ def read_run(
     Raises:
         RunError: the folder does not contain a readable model.
         GraphError: the graph cannot be read, or lacks an attribute that the model reads.
+        FileNotFoundError: a file of the graph does not exist.
     """
     estimator = LinkPredictor.load(run).set_params(threads=threads)
     graph = reading.read(path, directed=False)

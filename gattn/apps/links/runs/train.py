@@ -239,8 +239,9 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         return LinkData(graph.with_notes(*notes), links, estimator)
 
     def split(self, data: LinkData) -> LinkParts:
-        """Divide the links into parts, and encode the features of the graph of training links.
-        Raises GraphError if there are too few links or times.
+        """Divide the links into parts, and encode the features of the graph of training links. If
+        the split is random, the estimator's parameter ``time`` is set to None. Raises GraphError if
+        there are too few links or times, or a column is missing or cannot be read.
         """
         settings, links, graph = self.settings, data.links, data.graph
         if settings.split == "random":
@@ -273,15 +274,17 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         return LinkParts(record, [("line", "edge", "reason"), *left_out], split, times, encoded)
 
     def fit(self, data: LinkData, parts: LinkParts) -> LinkPredictor:
-        """Train the model on the training and validation links."""
+        """Train the estimator of ``data`` on the training and validation links, and return it.
+        Raises GraphError if a part has no negatives, and TrainingError if a loss is not finite.
+        """
         return data.estimator.fit_parts(
             parts.encoded, data.links, parts.split, parts.times, on_epoch=self.on_epoch
         )
 
     def evaluate(self, data: LinkData, parts: LinkParts, model: LinkPredictor) -> LinkRun:
         """Return the evaluated run: the targets of the test links ranked by the model and by each
-        heuristic. The note on noise is stored in the predictor. Raises GraphError if no source of a
-        test link has a target that it is not linked to.
+        heuristic. The attribute ``noise`` of the predictor then names metrics of the test links.
+        Raises GraphError if no source of a test link has a target that it is not linked to.
         """
         settings, links, split = self.settings, data.links, parts.split
         draw = np.random.default_rng(settings.model.seed + 1)
@@ -343,7 +346,9 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
 
 
 def _test_links(run: LinkRun) -> Iterator[Sequence[object]]:
-    """Yield a header, and then the rank of each test link's target among its candidates."""
+    """Yield a header, and then a row for each ranked test link: the names of its nodes, the rank of
+    its target among the candidates, and its score and probability.
+    """
     names, scores = run.encoded.graph.names, run.scores["roc_auc"][:, 0]
     probability = run.estimator.predictor_.probability(scores)
     yield ["source", "target", "rank", "score", "probability"]
