@@ -503,7 +503,7 @@ class LinkModel:
             for metric in METRICS
         }
         for metric in METRICS:
-            model._weigh(metric, parts[metric])
+            model._weigh(metric, parts[metric if settings.metric == "auto" else settings.metric])
         measured = model._measured(parts)
         model.noise = noise(*measured["scores"].values())
         return model, measured

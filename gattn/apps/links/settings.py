@@ -56,6 +56,11 @@ class LinkSettings(NetworkSettings):
     personalised PageRank, the cosine of propagated features, and a perceptron that reads heuristics
     such as common neighbours.
     """
+    metric: Literal["auto", "mrr", "roc_auc"] = "auto"
+    """Metric for which the weights of the components are fitted: mrr ranks the targets of each
+    source, and roc_auc compares all pairs. With auto, the best links of each source are proposed
+    with the weights for mrr, and the best of all links with those for roc_auc.
+    """
     epochs: Annotated[int, Meta(ge=1)] = 300
     """Maximum number of training steps of the attention network. For a large network, fewer steps
     are used, but at least 30.

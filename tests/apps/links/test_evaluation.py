@@ -214,10 +214,16 @@ def test_proposals_do_not_depend_on_names_of_nodes_or_order_of_rows():
     pd.testing.assert_frame_equal(expected, other, check_dtype=False)
 
 
-def test_weights_of_links_are_fitted_to_each_metric():
+def test_weights_of_links_are_fitted_to_the_metric_of_the_setting():
     graph = networkx.planted_partition_graph(3, 15, 0.4, 0.02, seed=0)
-    model = LinkPredictor(epochs=2, width=8, heads=2, negatives=20).fit(graph)
-    assert model.predictor_.weights["mrr"] != model.predictor_.weights["roc_auc"]
+    size = {"epochs": 2, "width": 8, "heads": 2, "negatives": 20}
+    both, mrr, area = (
+        LinkPredictor(**size, metric=metric).fit(graph).predictor_.weights
+        for metric in ("auto", "mrr", "roc_auc")
+    )
+    assert both["mrr"] != both["roc_auc"]
+    assert mrr == dict.fromkeys(both, both["mrr"])
+    assert area == dict.fromkeys(both, both["roc_auc"])
 
 
 def test_links_of_a_grid_without_triangles_have_higher_scores_than_random_pairs():
