@@ -20,7 +20,9 @@ _weights: dict[torch.device, Tensor] = {}
 
 
 def checksum(t: Tensor) -> int:
-    """Return the 64-bit checksum of a CPU tensor; 0 for a tensor without memory (meta tensor)."""
+    """Return the 64-bit checksum of a CPU tensor; 0 for a tensor without memory (meta tensor).
+    Equal values with other strides may have another checksum.
+    """
     if t.is_meta:
         return 0
     if cpu.unavailable_reason():

@@ -17,7 +17,8 @@ def threshold(dropout: float) -> int:
 
 
 def keep(seed: Tensor, num_edges: int, heads: int, dropout: float) -> Tensor:
-    """Return the dropout mask of the attention weights, [e, h] bool, for a seed.
+    """Return the dropout mask of the attention weights, [e, h] bool, for a seed: True for weights
+    that remain. The edges are in CSR order.
 
     ``seed`` is [2] int64: the key, and the CSR position of the first edge in the whole graph. This
     position is not 0 if the graph is a part of a larger graph, so that its mask is the same part of
@@ -30,7 +31,8 @@ def keep(seed: Tensor, num_edges: int, heads: int, dropout: float) -> Tensor:
 
 
 def keep_numbers(seed: Tensor, count: int, dropout: float) -> Tensor:
-    """Return the dropout mask of ``count`` values, [count] bool, for a seed.
+    """Return the dropout mask of ``count`` values, [count] bool, for a seed: True for values that
+    remain.
 
     The four 32-bit words at counter 256 b + k belong to the values k, 256 + k, 512 + k and 768 + k
     of block b of 1,024 values. ``seed`` is [2] int64: the key, and the index of the first value.

@@ -65,8 +65,9 @@ def attend(
 ) -> Tensor:
     """Compute out_i = sum_j w_ij softmax_j(score_ij + bias_ij) (v_j + x_ij): [n, h, c].
 
-    The score [e, h] and the optional ``edge_value`` x [e, h, c] are in CSR order. w_ij is the
-    ``edge_weight``; dropout is applied to the softmax.
+    The score [e, h] and the optional ``edge_value`` x [e, h, c] are in CSR order, the bias and
+    w_ij, which is the ``edge_weight`` [e], in the caller's order. Dropout is applied to the
+    softmax. The result has the dtype of the value, and zeros for a node without edges.
     """
     if attn_bias is not None:
         score = score + _to_acc(attn_bias)[layout.perm.long()]
@@ -89,7 +90,8 @@ def aggregate(weight: Tensor, value: Tensor, layout: Layout, transposed: bool = 
     """Compute out_i = sum_j w_ij v_j: [n, h, c]. The weights are [e, h] in the caller's order of
     edges.
 
-    If ``transposed``, the sum runs over the edges out of each source: out_j = sum_i w_ij v_i.
+    The result has the dtype of the value. If ``transposed``, the sum runs over the edges out of
+    each source: out_j = sum_i w_ij v_i, [m, h, c].
     """
     layout = layout.transpose() if transposed else layout
     return _sum(_to_acc(weight)[layout.perm.long()], value, layout)

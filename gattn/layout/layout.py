@@ -46,7 +46,9 @@ class Layout(NamedTuple):
         return owners(self.rowptr, self.col.numel())
 
     def transpose(self) -> "Layout":
-        """Return the layout of the reversed edges; the caller's order of edges is unchanged."""
+        """Return the layout of the reversed edges, without statistics; the caller's order of edges
+        is unchanged.
+        """
         inverse = torch.empty_like(self.csr2csc)
         inverse[self.csr2csc.long()] = torch.arange(
             self.col.numel(), dtype=self.csr2csc.dtype, device=self.csr2csc.device
@@ -55,7 +57,9 @@ class Layout(NamedTuple):
         return without_stats(self.colptr, self.row, perm, self.rowptr, self.col, inverse)
 
     def incidence(self) -> "Layout":
-        """Return the layout of the bipartite graph that connects each edge to its destination."""
+        """Return the layout of the bipartite graph that connects each edge to its destination,
+        without statistics. Sources are the edges, in the caller's order.
+        """
         perm, order = self.perm, self.perm.long()
         number = torch.arange(perm.numel() + 1, dtype=perm.dtype, device=perm.device)
         row = torch.empty_like(perm).index_copy(0, order, self.destinations().to(perm.dtype))
@@ -75,14 +79,14 @@ def num_rows(offsets: Tensor) -> int:
     """Return the number of rows of a layout, given its offsets.
 
     The number is n for rowptr and m for colptr. This is a function instead of a property of Layout,
-    because some supported versions of torch.compile
-    cannot read properties of named tuples.
+    because some supported versions of torch.compile cannot read properties of named tuples.
     """
     return offsets.numel() - 1
 
 
 def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:
-    """Return the smallest dtype that can represent the indices of all nodes and edges.
+    """Return int32 if it can represent the indices of all nodes and edges, otherwise int64; always
+    int64 during an export to ONNX.
 
     For symbolic sizes, as under torch.compile, it is int32, because comparing sizes would
     specialise the trace to them. The traced code asserts at run time that the sizes fit.
@@ -119,6 +123,8 @@ def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> La
 
 def from_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout:
     """Compute the layout of edges that are sorted by (destination, source).
+
+    The three tensors have one dtype, int32 or int64, which is that of the layout.
 
     Args:
         rowptr: [n + 1], CSR offsets of the destinations.

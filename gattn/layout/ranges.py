@@ -12,9 +12,10 @@ def build(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Layout:
     """Compute the layout of a graph in which node i has edges from the sources first[i] to last[i]
     - 1.
 
-    Both bounds are [n] int64 and ascend with i. The edges are ordered by (destination, source). The
-    destinations of a source j are also a range: it starts at the smallest i with last[i] > j, and
-    ends before the smallest i with first[i] > j. Only a few temporaries of [e] are needed.
+    Both bounds are [n] int64 and ascend with i, and ``num_edges`` is the sum of last - first. The
+    edges are ordered by (destination, source), which is also the caller's order. The destinations
+    of a source j are also a range: it starts at the smallest i with last[i] > j, and ends before
+    the smallest i with first[i] > j. Only a few temporaries of [e] are needed.
     """
     num_dst = first.numel()
     dtype = index_dtype(num_src, num_dst, num_edges)

@@ -81,7 +81,8 @@ def set_stat(stats: Tensor, position: int, value: int) -> None:
 def max_degree(layout: Layout, transposed: bool = False) -> int | None:
     """Return an upper bound of the in-degrees, or of the out-degrees if ``transposed`` is true.
 
-    The result is None if the bound is unknown and measuring it would wait for a device.
+    An unknown bound is measured on a CPU and stored in the layout. The result is None if measuring
+    it would wait for a device, or if the layout has no statistics.
     """
     position = MAX_OUT_DEGREE if transposed else MAX_IN_DEGREE
     bound = get_stat(layout.stats, position)

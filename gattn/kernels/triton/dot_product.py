@@ -90,7 +90,7 @@ def dot_product_forward(
 
     The results are out [n, h, c_v], row_max and row_sum [n, h], out_acc [n, h, c_v] and edge_out
     [n, h, d]. out_acc is sum_j alpha_ij v_j and edge_out is E_i. Both are empty if backward does
-    not need them, and out_acc is also empty if it equals out.
+    not need them; out_acc is also empty if it equals out, and edge_out without edge features.
     """
     attn_bias = per_head(attn_bias, query.shape[1])
     _, col, perm, *_ = layout
@@ -329,12 +329,14 @@ def dot_product_backward_query_kernel(
     H: tl.constexpr, C: tl.constexpr, V: tl.constexpr, D: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of the queries, and two numbers per edge that other kernels read.
+    """Compute the gradients of the queries, and two numbers per edge and head that other kernels
+    read.
 
     Rows are destinations. The terms are alpha_ij after dropout times w_ij, and the gradient of the
-    dot product, scale ds_ij. They are stored as [e, h, 2] in CSR order. Writes grad_query [n, h, c]
-    and the gradients of the edge terms; ``split_*`` are the partial results of rows that several
-    programs process.
+    dot product, scale ds_ij. They are stored as edge_terms [e, h, 2] in CSR order. Also writes
+    grad_query [n, h, c]; grad_edge_query du_i [n, h, d] with edge features; and, if they are
+    requested, grad_attn_bias and grad_edge_weight [e, h] in the caller's order. ``split_*`` are the
+    partial results of rows that several programs process.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)

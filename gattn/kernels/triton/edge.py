@@ -39,7 +39,9 @@ from gattn.kernels.triton.work import edge_positions, head_block, longest_run, p
 
 
 def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
-    """Compute the softmax of scores [e, h] over the edges into each destination."""
+    """Compute the softmax of scores over the edges into each destination. Scores and results are
+    [e, h] in the caller's order of edges.
+    """
     perm = layout[2]
     (score,), (e, heads) = contiguous(score), score.shape
     out = score.new_empty(e, heads)
@@ -56,11 +58,12 @@ def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
 
 
 def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> Tensor:
-    """Differentiate the softmax over the edges into each destination with respect to the scores.
+    """Differentiate the softmax over the edges into each destination with respect to the scores:
+    [e, h], like the arguments in the caller's order of edges.
 
     It is alpha (grad - mean), where the mean of grad is weighted by alpha. The mean is divided by
-    the sum of alpha: weights that were rounded to 16 bits do not sum exactly
-    to one, and without the division the gradients of a row would not sum to zero.
+    the sum of alpha: weights that were rounded to 16 bits do not sum exactly to one, and without
+    the division the gradients of a row would not sum to zero.
     """
     perm = layout[2]
     (grad, alpha), (e, heads) = contiguous(grad, alpha), alpha.shape
@@ -81,8 +84,8 @@ def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> 
 
 
 def aggregate(weight: Tensor, value: Tensor, layout: list[Tensor], transposed: bool) -> Tensor:
-    """Compute sum_j w_ij v_j for every destination i or, if transposed, sum_i w_ij v_i for every
-    source j.
+    """Compute sum_j w_ij v_j for every destination i, [n, h, c], or, if transposed, sum_i w_ij v_i
+    for every source j, [m, h, c]. The weights are [e, h] in the caller's order of edges.
     """
     weight, value = contiguous(weight, value)
     return weighted_sum(layout, weight, value, transposed=transposed)[0]
@@ -98,8 +101,8 @@ def weighted_sum(
     transposed: bool = False,
     csr_order: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute weighted sums of the rows of one or two tables, [., h_v, c], over the edges of each
-    row.
+    """Compute weighted sums of the rows of one or two tables over the edges of each row: [., h, c]
+    for a table [., h_v, c]. The second table must have all h heads.
 
     The weights [e, h] are in the caller's edge order. With ``csr_order``, which is only supported
     for transposed sums, they are in CSR order. The second sum is None without a second table. The
@@ -131,7 +134,9 @@ def weighted_sum(
 
 
 def edge_dot(query: Tensor, key: Tensor, layout: list[Tensor]) -> Tensor:
-    """Compute the dot product q_i . k_j for every edge and head: [e, h]."""
+    """Compute the dot product q_i . k_j for every edge and head: [e, h] in the caller's order of
+    edges.
+    """
     _, col, perm, *_ = layout
     (_, heads, channels), key_heads = query.shape, key.shape[1]
     query, key = contiguous(query, key)
@@ -208,7 +213,9 @@ def write_softmax(
     perm, score, out, first, last, m_row, inv_sum, head, head_mask,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
-    """Write the softmax weights of the edges from first to last - 1."""
+    """Write the softmax weights of the edges from first to last - 1, given the maximum ``m_row`` of
+    the scores and the reciprocal ``inv_sum`` of the sum in each row.
+    """
     step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         position, valid = edge_positions(first, last, step, SLOTS)
@@ -280,7 +287,9 @@ def write_softmax_backward(
     perm, alpha, grad, out, first, last, mean, head, head_mask,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of the scores of the edges from first to last - 1."""
+    """Write the gradients of the scores of the edges from first to last - 1, given the mean of
+    ``grad`` in each row, weighted by alpha.
+    """
     step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         position, valid = edge_positions(first, last, step, SLOTS)

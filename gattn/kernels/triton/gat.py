@@ -85,7 +85,8 @@ def gat_forward(
     """Compute GAT's attention, and the statistics that the backward pass reads.
 
     The results are out [n, h, c], row_max and row_sum [n, h], and out_pos_centered and out_acc [n,
-    h, c]. The last two are empty if backward does not need them; out_pos_centered is O+ - p+ O.
+    h, c]. The last two are empty if backward does not need them, and out_acc also if it equals out;
+    out_pos_centered is O+ - p+ O.
     """
     _, col, perm, *_ = layout
     (n, heads), (_, value_heads, channels) = query_score.shape, value.shape
@@ -292,7 +293,8 @@ def gat_backward_query_kernel(
     ``gat_backward_key_kernel``.
 
     Without out_pos_centered (O+ - p+ O), da_i is zero: the negative slope is 1, or the gradient is
-    not needed. Writes grad_query [n, h] and row_terms [n, h, 4].
+    not needed. Writes grad_query [n, h] and row_terms [n, h, 4]: the query score, the maximum and
+    the reciprocal of the sum of the softmax, and <dO_i, O_i>.
     """
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     live = row < num_rows

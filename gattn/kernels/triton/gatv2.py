@@ -72,7 +72,8 @@ def gatv2_forward(
     """Compute the attention, and the statistics that the backward pass reads.
 
     The results are out [n, h, c_v], row_max and row_sum [n, h], and out_acc [n, h, c_v]. The last
-    one is empty if backward does not need it. If value is None, the keys are the values.
+    one is empty if backward does not need it or it equals out. If value is None, the keys are the
+    values.
     """
     _, col, perm, *_ = layout
     n, heads, channels = query.shape
@@ -107,7 +108,9 @@ def gatv2_score(
     activation: str,
     negative_slope: float,
 ) -> Tensor:
-    """Return w . act(q_i + k_j + W a_ij) for every edge and head: [e, h]."""
+    """Return w . act(q_i + k_j + W a_ij) for every edge and head: [e, h] in the caller's order of
+    edges.
+    """
     _, col, perm, *_ = layout
     heads, channels = query.shape[1:]
     out = query.new_empty(col.numel(), heads)
@@ -163,7 +166,7 @@ def features_first(edge_proj: Tensor | None) -> Tensor | None:
 
 @triton.jit
 def activation_and_grad(z, negative_slope, ACTIVATION: tl.constexpr):
-    """Return the activation act(z) and its derivative act'(z)."""
+    """Return the activation act(z), which is tanh or LeakyReLU, and its derivative act'(z)."""
     if ACTIVATION == "tanh":
         y = tanh(z)
         return y, 1.0 - y * y

@@ -1,9 +1,8 @@
 """Backward pass of GATv2: gradients of out_i = sum_j w_ij softmax_j(s_ij + bias_ij) v_j.
 
 These are the kernels of GATv2Conv and GraphAttention(score="additive"). The score is s_ij = w .
-act(z_ij) with
-z_ij = q_i + k_j + W a_ij. Its gradient is ds_ij = alpha_ij (w_ij <dO_i, v_j> - <dO_i, O_i>), the
-gradient of z is dz_ij = ds_ij w act'(z_ij), and
+act(z_ij) with z_ij = q_i + k_j + W a_ij. Its gradient is ds_ij = alpha_ij (w_ij <dO_i, v_j> -
+<dO_i, O_i>), the gradient of z is dz_ij = ds_ij w act'(z_ij), and
 
     dq_i = sum_j dz_ij      dk_j = sum_i dz_ij      dv_j = sum_i w_ij alpha_ij dO_i
     dw = sum_ij ds_ij act(z_ij)      dW = sum_ij dz_ij a_ij^T      da_ij = W^T dz_ij
@@ -106,7 +105,8 @@ def gatv2_backward(
     wants_attn_bias: bool,
     wants_edge_weight: bool,
 ) -> tuple[Tensor, ...]:
-    """Compute the gradients of query, key, value, weight and of the edge arguments.
+    """Compute the gradients of query, key, value, weight, edge_attr, edge_proj, attn_bias and
+    edge_weight, in this order.
 
     If value is None, the keys are also the values: the gradient of value is empty, and the gradient
     of key includes it. The other tensors are empty for an input that is absent or whose gradient is
@@ -236,8 +236,9 @@ def gatv2_backward_query_kernel(
     Rows are destinations. The terms are alpha_ij after dropout times w_ij, and ds_ij, which the
     other passes read. They are stored as [e, h, 2] in CSR order. A program processes every
     num_programs(0)-th group of rows, so that there are only few partial sums of dw. Writes
-    grad_query [n, h, c], the partial sums of dw, the terms, and the gradients of the bias and of
-    the edge weight; ``split_*`` are the partial results of rows that several programs process.
+    grad_query [n, h, c], the partial sums of dw, the terms, the gradients of the bias and of the
+    edge weight and, with edge features, the destination of each edge in CSR order; ``split_*`` are
+    the partial results of rows that several programs process.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
@@ -387,7 +388,9 @@ def pre_activation_grad(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, FEATURES: tl.constexpr,
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of the pre-activation, [E, H, C], of the edges at CSR positions [E]."""
+    """Compute the gradient of the pre-activation, [E, H, C], of the edges at CSR positions [E];
+    also return the caller's index of each edge and the mask of positions that exist, [E].
+    """
     valid = position < num_edges
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
     i = tl.load(destination + position, mask=valid, other=0)

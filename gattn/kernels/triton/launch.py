@@ -119,7 +119,8 @@ class LaunchPlan:
         programs: int | None = None,
         **constants: Any,
     ) -> None:
-        """Launch a kernel with one program for each group of rows and block of heads.
+        """Launch a kernel with one program for each group of rows and block of heads. Its first
+        arguments are the offsets of the rows and ``args``.
 
         With ``only_splits``, the grid covers only the splits. With ``programs``, the grid has this
         number of programs, each of which processes several groups of rows.
@@ -143,7 +144,7 @@ class LaunchPlan:
         centered: bool = False,
     ) -> None:
         """Write the sums of the rows with splits into ``sums``, computed from the partial sums
-        ``splits``.
+        ``splits``; the other rows are not written.
 
         The sums a and b of a softmax are multiplied by ``keep_scale``. If ``centered`` is true, b
         becomes b - c a.

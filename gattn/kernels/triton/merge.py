@@ -37,9 +37,10 @@ def merge_splits_kernel(
 
     The sums are a [n, h, A_CHANNELS], b [n, h, B_CHANNELS] and c [n, h], each optional. If c is
     None but split_c is not, c is used for b and not written. With split_max, the partial sums are
-    weighted by an unnormalised softmax, and a and b are also multiplied by keep_scale. With
-    CENTERED, b becomes b - c a. Program (x, y) processes the rows whose first split has an index
-    from x SPAN to (x + 1) SPAN - 1, and block y of heads.
+    weighted by an unnormalised softmax, a and b are also multiplied by keep_scale, and the maximum
+    and the sum of the softmax are written to row_max and row_sum [n, h]. With CENTERED, b becomes
+    b - c a. Program (x, y) processes the rows whose first split has an index from x SPAN to
+    (x + 1) SPAN - 1, and block y of heads.
     """
     lane = tl.arange(0, SPAN)
     split = tl.program_id(0).to(offsets.dtype.element_ty) * SPAN + lane
@@ -73,7 +74,8 @@ def merge_row(
     HEADS: tl.constexpr, A_CHANNELS: tl.constexpr, B_CHANNELS: tl.constexpr, ACC: tl.constexpr,
     SPLITS: tl.constexpr, H: tl.constexpr, A: tl.constexpr, B: tl.constexpr, CENTERED: tl.constexpr,
 ):  # fmt: skip
-    """Add the partial results of one row, SPLITS splits at a time.
+    """Add the partial results of one row, SPLITS splits at a time, and write the sums that
+    `merge_splits_kernel` describes.
 
     The splits of the row have the indices first to last - 1; row, first and last have shape [1].
     """

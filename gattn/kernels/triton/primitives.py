@@ -50,7 +50,7 @@ def element_mask(valid, mask):
 def gather(table, index, valid, offset, mask, STRIDE: tl.constexpr, ACC: tl.constexpr, other=0.0):
     """Load rows of a table, and convert them to the accumulation dtype.
 
-    Rows that are not valid get the value `other`.
+    Elements of rows that are not valid, or outside of `mask`, get the value `other`.
     """
     exists = element_mask(valid, mask)
     return tl.load(element_ptrs(table, index, offset, STRIDE), mask=exists, other=other).to(ACC)
@@ -99,10 +99,10 @@ def exp(x):
 
 @triton.jit
 def online_softmax_step(scores, m_i):
-    """Add scores [K, R, H] to the online softmax of every slot.
+    """Add a tuple of score tiles [K, R, H] to the online softmax of every slot.
 
-    `m_i` is the previous maximum m. The function returns the unnormalised weights exp(s - m'), the
-    factor exp(m - m') for the previous sums, and the new maximum m'.
+    `m_i` is the previous maximum m. The function returns a tuple of the unnormalised weights
+    exp(s - m') of each tile, the factor exp(m - m') for the previous sums, and the new maximum m'.
     """
     highest = m_i
     for u in tl.static_range(len(scores)):
@@ -128,7 +128,8 @@ def softmax_merge(m_i, l_i):
 
 @triton.jit
 def dropout_keep(seed, position, head, threshold, HEADS: tl.constexpr):
-    """Return the dropout mask [K, R, H] for edges at CSR positions [K, R] and for heads [H].
+    """Return the dropout mask [K, R, H] for edges at CSR positions [K, R] and for heads [H]: True
+    for weights that remain.
 
     It has the same bits as `gattn.kernels.philox.keep`.
     """
@@ -153,7 +154,8 @@ def weigh_edge(
     edge_weight, grad_edge_weight, edge, valid, head, head_mask, alpha, alpha_drop, grad_alpha,
     HEADS: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Multiply weights and gradients by the edge weight; write the gradient of the edge weight.
+    """Return `alpha_drop` and `grad_alpha` multiplied by the edge weight; write the gradient of the
+    edge weight.
 
     dw_ij is written for each head as alpha_ij <dO_i, v_j>, unless `grad_edge_weight` is None.
     """

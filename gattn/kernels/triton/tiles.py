@@ -86,8 +86,9 @@ def choose(
 
     With `more_rows`, and with fewer edges per row than `unroll`, a program gets twice the number of
     rows, so that its number of loads in flight is the same as for longer rows. ``degree`` is the
-    mean number of edges of a row, and ``unroll`` the number of tiles in flight. Fields that
-    :func:`override` sets replace those of the rule.
+    mean number of edges of a row, and ``unroll`` the number of tiles in flight. The tile has at
+    least ``min_slots`` slots and, with ``all_heads``, all heads. Fields that :func:`override` sets
+    replace those of the rule.
     """
     power = max(int(degree), 1).bit_length() - 1
     size = dtype.itemsize
@@ -112,7 +113,8 @@ def _rule(
 ) -> Tile:
     """Return the tile that the rule chooses for a shape class.
 
-    `full` is the number of elements that a warp loads with one instruction.
+    `full` is the number of elements that a warp loads with one instruction, and the mean degree is
+    2^`power`.
     """
     degree = 2**power
     block = pad(heads) if all_heads else min(pad(heads), max(1, full // width))
