@@ -126,8 +126,8 @@ def is_original(layer: Module, name: str) -> bool:
 
 
 def edge_hooks(layer: Module) -> str:
-    """Describe the first method of a layer that has a hook; return an empty string if no method
-    has one.
+    """Describe the first method of a layer that has a hook, or the first list of hooks that this
+    version of PyG lacks; return an empty string if there is neither.
     """
     for name in EDGE_HOOKS:
         hooks = getattr(layer, name, None)
@@ -189,7 +189,10 @@ def _checked_constructor(theirs: type) -> Callable[..., None]:
 
 
 def retyped(theirs: Module, kind: type[_Layer]) -> _Layer:
-    """Create a module of another class that has the attributes and hooks of a PyG module."""
+    """Create a module of another class that has the attributes and hooks of a PyG module, and the
+    same parameters and submodules (not copies). Methods that PyG bound to the instance are left
+    out.
+    """
     twin = kind.__new__(kind)
     state = dict(vars(theirs), _modules=dict(theirs._modules))
     if isinstance(twin, MessagePassing) and isinstance(theirs, MessagePassing):

@@ -111,7 +111,9 @@ def has_local_hooks(module: torch.nn.Module) -> bool:
 
 
 def innermost_transform() -> str:
-    """Return the name of the innermost active transform of torch.func: "vmap", "grad", ..."""
+    """Return the name of the innermost active transform of torch.func, such as "vmap" or "grad";
+    "transform" if there is none or torch does not name it.
+    """
     peek = getattr(_functorch, "peek_interpreter_stack", lambda: None)
     layer = peek()
     return "transform" if layer is None else layer.key().name.lower()
@@ -167,7 +169,8 @@ def uncompiled_optimizers() -> Iterator[None]:
 
 
 def map_one_by_one(operator: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """Call an operator once for each gradient of a batch of gradients, and stack the results.
+    """Call an operator once for each gradient of a batch of gradients, and stack the results: one
+    tensor, or a tuple if the operator has several outputs. The batch must not be empty.
 
     ``torch.autograd.grad(is_grads_batched=True)`` and ``jacobian(vectorize=True)`` batch gradients
     by an older implementation of vmap, which is independent of torch.func.
@@ -200,8 +203,8 @@ _increasing = itertools.count(1)
 
 
 def memory_uses(tensor: Tensor) -> int:
-    """Return a number that increases whenever another tensor starts to share this tensor's
-    memory.
+    """Return the number of references to a tensor's memory, which increases when another tensor
+    starts to share it; if torch has no such count, a number that increases at each call.
     """
     if _storage_uses is None:
         return next(_increasing)

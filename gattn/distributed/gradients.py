@@ -21,7 +21,8 @@ def sum_gradients(parameters: Iterable[Tensor], *, group: dist.ProcessGroup | No
     process, if each process divides the *sum* of the losses of its local nodes V_r by the number of
     labelled nodes of the whole graph. A process without labelled nodes must also call ``backward``,
     on a loss of zero. ``DistributedDataParallel`` averages over the processes: with it, multiply
-    the loss by the number of processes.
+    the loss by the number of processes. A parameter whose gradient is None in every process keeps
+    None; if only some processes have a gradient, the others count as zero.
 
     Args:
         parameters: parameters of the model, the same in every process and in the same order.

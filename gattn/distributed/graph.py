@@ -80,6 +80,7 @@ class DistributedGraph(Graph):
             The part: the edges into the local nodes, in the caller's order.
 
         Raises:
+            RuntimeError: torch.distributed is not initialised.
             TypeError: edges have another type.
             ValueError: an index is out of range, the partition has another number of parts than
                 there are processes, or the partition or the number of edges differs between
@@ -115,6 +116,7 @@ class DistributedGraph(Graph):
             The part, with all edges of ``edge_index``.
 
         Raises:
+            RuntimeError: torch.distributed is not initialised.
             TypeError: indices are not int32 or int64.
             ValueError: an index is out of range, an edge leads into a node of another process, the
                 partition has another number of parts than there are processes, or it differs

@@ -100,7 +100,8 @@ class Halo:
         )
 
     def gather(self, rows: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return the rows of all source nodes, [m, ...], given those of the local nodes, [n, ...].
+        """Return the rows of all source nodes, [m, ...], given those of the local nodes, [n, ...];
+        the bytes that are exchanged are added to ``comm_stats``.
 
         All tensors must have the same dtype, and all processes must call this method.
         """

@@ -64,7 +64,9 @@ class Partition:
         return len(self.bounds) - 1
 
     def nodes(self, part: int, device: torch.device | str | None = None) -> Tensor:
-        """Return the indices, in the caller's numbering, of the nodes in one part: [n_r] int64."""
+        """Return the indices, in the caller's numbering, of the nodes in one part, by ascending
+        global id: [n_r] int64.
+        """
         first, last = self.bounds[part : part + 2]
         if self.order is None:
             return torch.arange(first, last, device=device)
@@ -131,7 +133,9 @@ class Partition:
             The partition; the nodes of each process stay in the caller's order.
 
         Raises:
-            ValueError: part holds a number outside [0, num_parts).
+            TypeError: ``num_parts`` is not an integer.
+            ValueError: part is not a vector of integers or contains a number outside
+                [0, num_parts), or ``num_parts`` is below 1.
         """
         check_count("num_parts", num_parts, 1)
         if part.dim() != 1 or part.is_floating_point():
@@ -154,9 +158,8 @@ class Partition:
         """Partition a graph with METIS, so that few edges connect different processes.
 
         All processes get about the same work. METIS runs in one process, on the whole graph, and
-        needs METIS
-        (``pip install gattn[partition]``). The same edges always give the same parts, so every
-        process may compute the partition itself.
+        must be installed (``pip install gattn[partition]``). The same edges always give the same
+        parts, so every process may compute the partition itself.
 
         Args:
             edges: the whole graph, as :class:`gattn.Graph` takes it.
@@ -167,7 +170,10 @@ class Partition:
             The partition.
 
         Raises:
-            ImportError: pymetis is not installed.
+            ImportError: pymetis is not installed; not raised for one part or for no nodes.
+            TypeError: edges have another type, or ``num_parts`` is not an integer.
+            ValueError: ``num_parts`` is below 1, or ``num_nodes`` differs from the size of the
+                edges.
 
         Reference:
             Karypis, Kumar, "A fast and high quality multilevel scheme for partitioning irregular

@@ -118,7 +118,9 @@ def init_processes(backend: str | None = None, *, timeout: float = TIMEOUT) -> I
 
 
 def _leave(watch: Watch, status: str) -> None:
-    """Publish the final status of this process, and close its connections to the others."""
+    """Publish the final status of this process, and close its connections to the others. A process
+    that hosts the store waits for the others to end.
+    """
     watch.end(status)
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -75,7 +75,8 @@ class Watch:
             time.sleep(BEAT / 10)
 
     def find_failure(self) -> str:
-        """Describe the first process that failed or died; return "" if there is none.
+        """Describe the first process that failed or died, or the host of the store if the store is
+        no longer reachable; return "" if there is none.
 
         Waits up to PATIENCE seconds for heartbeats. The first failure is stored, so later callers
         report the root cause and not the processes that failed because of it.

@@ -42,8 +42,9 @@ def cached(owner: Tensor | CacheOwner | None, key: object, build: Callable[[], _
     """Return the object that is cached for an owner under a key; if it is missing, build and cache
     it.
 
-    Under torch.compile, the object is built every time. If ``owner`` is None, the object depends on
-    its key only, and only the most recent such objects are cached.
+    The object is built every time under torch.compile, under a dispatch mode, and for a tensor in
+    which writes cannot be detected. If ``owner`` is None, the object depends on its key only, and
+    only the most recent such objects are cached.
     """
     if torch.compiler.is_compiling():
         return build()
@@ -69,7 +70,8 @@ def cached_last(
     that call. Otherwise, build a new object.
 
     The object is stored with the graph, and the parts are stored as weak references: strong
-    references between graphs could form a cycle that is never freed.
+    references between graphs could form a cycle that is never freed. Nothing is stored under
+    torch.compile, under a dispatch mode, or if writes to a part cannot be detected.
     """
     if torch.compiler.is_compiling():
         return build()

@@ -14,9 +14,9 @@ from gattn.graph.cache import outside_transforms
 
 @outside_transforms
 def read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, Tensor, int, int]:
-    """Convert edges in any supported format to (source, destination, num_src, num_dst). Raises
-    TypeError or ValueError for edges or a size that it cannot read, and RuntimeError under
-    torch.jit.trace.
+    """Convert edges in any supported format to (source, destination, num_src, num_dst). The range
+    of the indices is not checked. Raises TypeError or ValueError for edges or a size that it cannot
+    read, and RuntimeError under torch.jit.trace.
     """
     check_not_traced()
     check_created_outside("edges", edges, ": create a gattn.Graph beforehand")

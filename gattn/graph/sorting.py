@@ -55,6 +55,8 @@ def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Lay
 def lay_out_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout:
     """Compute the layout of valid edges that are already sorted by (destination, source).
 
+    The three tensors have one dtype, int32 or int64, which is that of the layout.
+
     Args:
         rowptr: [n + 1], offset of the first edge of each destination.
         col: [e], sources, ascending within a destination.
