@@ -27,7 +27,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
         p: probability of dropping an element.
 
     Returns:
-        [*], contiguous on a CPU.
+        [*] in the dtype of x: on a CPU contiguous, or x itself if p is 0.
     """
     if x.dtype not in checks.FLOATS or is_transformed() or select(None, x.device) != "cpu":
         return F.dropout(x, p)

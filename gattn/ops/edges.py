@@ -36,7 +36,8 @@ def edge_softmax(score: Tensor, graph: Graph, *, backend: str | None = None) -> 
 
     Raises:
         TypeError: for a dtype that is not floating.
-        ValueError: for a wrong shape or device.
+        ValueError: for a wrong shape, device or backend.
+        RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 
     Reference:
         Velickovic et al., "Graph attention networks" (ICLR 2018), equation 3.
@@ -128,7 +129,8 @@ def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, backend: str | Non
 
     Raises:
         TypeError: for dtypes that differ or are not floating.
-        ValueError: for a wrong shape or device.
+        ValueError: for a wrong shape, device or backend.
+        RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 
     Reference:
         Gilmer et al., "Neural message passing for quantum chemistry" (ICML 2017).
@@ -165,7 +167,8 @@ def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, backend: str | None = 
 
     Raises:
         TypeError: for dtypes that differ or are not floating.
-        ValueError: for a wrong shape or device.
+        ValueError: for a wrong shape, device or backend.
+        RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 
     Reference:
         Vaswani et al., "Attention is all you need" (NeurIPS 2017).

@@ -28,6 +28,7 @@ def node_scores(value: Tensor, vectors: Tensor, *, backend: str | None = None) -
 
     Raises:
         TypeError: if the values are not in one of these dtypes.
+        RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
     """
     if value.dtype not in FLOATS:
         raise TypeError(f"x must be float32, float64, bfloat16 or float16; got {value.dtype}")

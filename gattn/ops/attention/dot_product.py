@@ -89,8 +89,9 @@ def dot_product_attention(
 
     Raises:
         TypeError: for dtypes that differ or are not floating.
-        ValueError: for a wrong shape or device, or if only one of edge_attr and edge_proj is
-            passed.
+        ValueError: for a wrong shape, device, dropout or backend, or if only one of edge_attr and
+            edge_proj is passed.
+        RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 
     Reference:
         Vaswani et al., "Attention is all you need" (NeurIPS 2017); with edge features, Shi et al.,
@@ -153,8 +154,9 @@ def dot_product_attention_weights(
 
     Raises:
         TypeError: for dtypes that differ or are not floating.
-        ValueError: for a wrong shape or device, or if only one of edge_attr and edge_proj is
-            passed.
+        ValueError: for a wrong shape, device or backend, or if only one of edge_attr and edge_proj
+            is passed.
+        RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 
     Reference:
         Vaswani et al., "Attention is all you need" (NeurIPS 2017).

@@ -83,7 +83,8 @@ def gat_attention(
 
     Raises:
         TypeError: for dtypes that differ or are not floating.
-        ValueError: for a wrong shape or device.
+        ValueError: for a wrong shape, device, dropout or backend.
+        RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 
     Reference:
         Velickovic et al., "Graph attention networks" (ICLR 2018).
@@ -119,7 +120,8 @@ def attend_by_score(
     edge_weight: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Sum the values with weights that are the softmax of scores [e, h]: [n, h, c].
+    """Sum the values with weights that are the softmax of scores [e, h]: [n, h, c]. The scores and
+    ``edge_weight`` [e] are in the caller's edge order.
 
     This is GAT's attention with zero scores of the nodes. If score and value have different dtypes,
     as under autocast, the computation runs in the wider one and returns the value's dtype. Raises
@@ -171,7 +173,8 @@ def gat_attention_weights(
 
     Raises:
         TypeError: for dtypes that differ or are not floating.
-        ValueError: for a wrong shape or device.
+        ValueError: for a wrong shape, device or backend.
+        RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 
     Reference:
         Velickovic et al., "Graph attention networks" (ICLR 2018).

@@ -124,8 +124,9 @@ def gatv2_attention(
 
     Raises:
         TypeError: for dtypes that differ or are not floating.
-        ValueError: for a wrong shape, device or activation, or if only one of edge_attr and
-            edge_proj is passed.
+        ValueError: for a wrong shape, device, activation, dropout or backend, or if only one of
+            edge_attr and edge_proj is passed.
+        RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 
     Reference:
         Brody, Alon, Yahav, "How attentive are graph attention networks?" (ICLR 2022); tanh:
@@ -189,7 +190,9 @@ def gatv2_attention_weights(
 
     Raises:
         TypeError: for dtypes that differ or are not floating.
-        ValueError: for a wrong shape, device or activation.
+        ValueError: for a wrong shape, device, activation or backend, or if only one of edge_attr
+            and edge_proj is passed.
+        RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 
     Reference:
         Brody, Alon, Yahav, "How attentive are graph attention networks?" (ICLR 2022).

@@ -57,7 +57,8 @@ def linear_attention(
 
     Raises:
         TypeError: for dtypes that differ or are not floating.
-        ValueError: for a wrong shape, device or feature map.
+        ValueError: for a wrong shape, device, feature map or backend.
+        RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 
     Reference:
         Katharopoulos et al., "Transformers are RNNs" (ICML 2020).
@@ -135,7 +136,8 @@ def linear_attention_weights(
 
     Raises:
         TypeError: for dtypes that differ or are not floating.
-        ValueError: for a wrong shape, device or feature map.
+        ValueError: for a wrong shape, device, feature map or backend.
+        RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 
     Reference:
         Katharopoulos et al., "Transformers are RNNs" (ICML 2020).

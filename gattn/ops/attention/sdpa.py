@@ -65,8 +65,10 @@ def plan_for(
     required.
 
     ``extras`` are arguments that dense attention does not support: bias, edge features, a seed. If
-    one of them is not None, the operator on edges is used. The same holds if the environment
-    variable ``GATTN_BACKEND`` selects a backend. The plan is cached in the graph.
+    one of them is not None, the operator on edges is used. The same holds if the caller or the
+    environment variable ``GATTN_BACKEND`` selects a backend, off the CPU, inside transforms other
+    than vmap without gradients, for queries and values of different widths, and if no block is
+    large; under torch.compile, if any block is small. The plan is cached in the graph.
     """
     if graph.blocks is None or backend is not None or os.environ.get("GATTN_BACKEND"):
         return None
@@ -127,7 +129,10 @@ def attend_blocks(
 def cut(
     blocks: Blocks, fewest_pairs: dict[str, int] = FEWEST_PAIRS, fewest_rows: int = FEWEST_ROWS
 ) -> Plan:
-    """Divide blocks into dense blocks, grouped by size, and runs of consecutive small blocks."""
+    """Divide blocks into dense blocks, grouped by size, and runs of consecutive small blocks. A
+    block is dense if it has at least ``fewest_rows`` queries and keys and the number of pairs in
+    ``fewest_pairs`` for its kind.
+    """
     sizes: list[tuple[int, int]] = []
     groups: dict[tuple[int, int], list[int]] = {}
     small: list[int] = []
@@ -189,8 +194,8 @@ class _Dense(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         """Return the gradients of query, key and value: by torch's flash attention, or by its plain
-        operations if a second derivative may follow. An output that was changed in place is
-        computed again.
+        operations if a second derivative may follow or forward did not use it. An output that was
+        changed in place is computed again.
         """
         q, k, v, *saved = ctx.saved_tensors
         if torch.is_grad_enabled() or not saved:

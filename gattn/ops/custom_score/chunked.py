@@ -303,7 +303,7 @@ def _differentiate_chunk(
 
 
 def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
-    """Call the function for one chunk of edges after another, and write its results. Raises
+    """Call the function for one chunk of edges after another, and return its results. Raises
     ValueError if the function reads a tensor that requires a gradient and is no argument, or if the
     shape of its results is wrong.
     """
@@ -365,8 +365,8 @@ def _run_all_at_once(plan: _Plan, tensors: list[Tensor]) -> Tensor:
 def _call_checked(
     run: Callable[[], Tensor], again: Callable[[], Tensor], graph: Graph, edges: int
 ) -> Tensor:
-    """Call the function through ``run``; raise ValueError if its result has a wrong shape or is
-    random.
+    """Call the function through ``run`` and return its result; raise ValueError if the result has
+    another number of rows than ``edges`` or is random.
 
     ``again`` repeats the call if the state of the random generator has changed.
     """
@@ -450,7 +450,7 @@ def _used_tensors(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) ->
     """Return True for each tensor that the function uses and that needs a gradient.
 
     To find out, the function is called on two edges. As with autograd, an unused tensor has no
-    gradient.
+    gradient. Without edges, ``needed`` is returned.
 
     Raises:
         ValueError: if the function draws random numbers with any of torch's generators.
@@ -479,7 +479,9 @@ def _add_gradients(
     plan: _Plan, tensors: list[Tensor], grad: Tensor, by: str, requested: tuple[int, ...],
     values: list[Tensor | None],
 ) -> None:  # fmt: skip
-    """Add the gradients of the ``requested`` tensors to ``values``, one chunk after another."""
+    """Add the gradients of the ``requested`` tensors to ``values`` in place, one chunk after
+    another, with the edges sorted by ``by``; ``grad`` is the gradient of the result.
+    """
     # If gradients of parameters are requested and there is no C++ kernel, torch.compile must not
     # fuse the gather with the sum over all edges, because the fused code would be slow.
     fuses, reader = requested[-1] < len(plan.row_kinds), Reader(plan.graph, tensors, plan.row_kinds)

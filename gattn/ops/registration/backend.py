@@ -127,8 +127,9 @@ def backend_info() -> dict[str, Any]:
 
     Returns:
         A dict with torch's version (``"torch"``), the backend that GATTN_BACKEND forces or None
-        (``"forced"``), the state of each backend (``"reference"``, ``"cpu"``, ``"triton"``), and
-        the default backend for each type of device that torch sees (``"devices"``).
+        (``"forced"``), for each backend (``"reference"``, ``"cpu"``, ``"triton"``) a text that
+        begins with "available" or gives the reason why it cannot run, and the default backend for
+        each type of device that torch sees (``"devices"``).
 
     Example:
         >>> import gattn

@@ -170,8 +170,8 @@ class Family:
         flags: tuple[bool, ...] = (),
     ) -> Tensor:
         """Compute the attention on a backend. By default, the device of the first input determines
-        the backend. Raises TypeError or ValueError for inputs that do not fit, or a backend that
-        cannot run.
+        the backend. The inputs are not checked, see :meth:`check`. Raises ValueError for an unknown
+        backend, and RuntimeError if the requested backend cannot run.
         """
         lead = inputs[0]
         assert lead is not None

@@ -143,7 +143,8 @@ class Operator:
 
     def __call__(self, *args: Any, backend: str | None) -> Any:
         """Run the operator on the named backend. By default, the device of the first input
-        determines the backend.
+        determines the backend. Raises ValueError for an unknown backend, and RuntimeError if the
+        requested backend cannot run.
         """
         backend = select(backend, args[0].device)
         if backend == "reference":

@@ -93,8 +93,9 @@ class Shapes:
         )
 
     def lengths(self, args: Sequence[Any]) -> list[int]:
-        """Return a dictionary from each letter of the shapes to its length in a call. The length is
-        0 if the letter occurs only in absent inputs.
+        """Return the lengths in a call that the letters of the shapes stand for, as a list in the
+        order of ``letters``. A length is 0 if the letter occurs only in absent inputs and is no
+        size of the layout.
         """
         lengths = []
         for position, axis, fallback, fields in self._sources:
@@ -148,7 +149,8 @@ class OutputSpec:
         self, shape: list[int], args: Sequence[Any], dtype: torch.dtype
     ) -> list[int]:
         """Return ``shape`` if the conditions of the output are met, otherwise the shape of an
-        empty tensor.
+        empty tensor: [0], or [0, ...] for a statistic. An ``out_acc`` is also empty if the first
+        output has the same values.
         """
         for position in self._conditions:
             if args[position] is None or args[position] is False:
