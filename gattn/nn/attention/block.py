@@ -51,8 +51,8 @@ class TransformerBlock(CompositeModule):
         - **output:** [n, channels]
 
     Raises:
-        ValueError: for an unknown norm, heads that do not divide channels, or if only one of
-            memory and memory_graph is passed.
+        ValueError: for an unknown norm or activation, an invalid width or dropout, heads that do
+            not divide channels, or if only one of memory and memory_graph is passed.
 
     Reference:
         Vaswani et al., "Attention is all you need" (NeurIPS 2017); Xiong et al., "On layer
@@ -193,8 +193,8 @@ class TransformerBlock(CompositeModule):
         )
 
     def _add(self, x: Tensor, function: Callable[[Tensor], Tensor], norm: LayerNorm) -> Tensor:
-        """Add the output of a function, after dropout, to its input x [n, channels], and normalise
-        the input of the function or the sum.
+        """Add the output of a function, after dropout, to x [n, channels], and normalise the input
+        of the function if ``norm`` is "pre", otherwise the sum.
         """
         if self.norm == "pre":
             return x + F.dropout(function(norm(x)), self.dropout, self.training)
@@ -207,7 +207,7 @@ class TransformerBlock(CompositeModule):
 
 def graph_among(edges: Any, x: Tensor) -> Graph:
     """Return the graph of the given edges. Its number of nodes n is read from the features x, [n,
-    d] or [b, n, d].
+    d] or [b, n, d]. Raises ValueError or TypeError for edges that do not fit to x.
     """
     check_rows(edges, x.shape[-2], x.shape[-2], batch=x.shape[0] if x.dim() == 3 else 0)
     return as_graph(edges, x.shape[-2])

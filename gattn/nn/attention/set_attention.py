@@ -305,7 +305,9 @@ class PoolingByMultiheadAttention(pyg.PoolingByMultiheadAttention, SetModule):
 
 
 def use_blocks(module: Module) -> None:
-    """Replace PyG's blocks inside a module by those of this file, with the same parameters."""
+    """Replace PyG's blocks inside a module, at any depth, by those of this file, in place and with
+    the same parameters.
+    """
     for name, child in module.named_children():
         if type(child) in _BLOCKS:
             child = retyped(child, _BLOCKS[type(child)])

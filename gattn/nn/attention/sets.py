@@ -54,7 +54,7 @@ def read_sets(
     ptr: Tensor | None = None,
     dim_size: int | None = None,
 ) -> Sets:
-    """Check the inputs of an attention within sets, and convert them to one row per node.
+    """Check the inputs of an attention within sets, and flatten padded sets to [g * n, d].
 
     Args:
         x: one row per node, [n, d], or padded sets [g, n, d].
@@ -64,7 +64,8 @@ def read_sets(
         dim_size: number of sets.
 
     Returns:
-        The rows of the nodes with their sets, and the format to restore.
+        The rows with their sets, and the format to restore. Rows of padding remain among them, as
+        zeros, and the mask marks the others.
 
     Raises:
         TypeError: for inputs that are not tensors, or a mask that is not boolean.

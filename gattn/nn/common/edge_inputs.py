@@ -39,9 +39,10 @@ def read_edges(
     The values of a sparse adjacency are its edge features if they are vectors. With ``self_loops``
     the graph contains the self-loops of :meth:`Graph.with_self_loops`; the returned features still
     belong to the caller's edges. For a networkx graph ``edge_attr`` has one row for each of
-    ``edges()``, which is repeated for both directions of an undirected edge. The features are None
-    if neither the caller nor the adjacency has any. Raises TypeError or ValueError for edges or
-    features that do not fit to x, and RuntimeError under torch.jit.trace.
+    ``edges()``, which is repeated for both directions of an undirected edge. Integer features get
+    the dtype of x. The features are None if neither the caller nor the adjacency has any. Raises
+    TypeError or ValueError for edges or features that do not fit to x, and RuntimeError under
+    torch.jit.trace.
     """
     check_not_traced()
     if isinstance(edge_index, SparseTensor) or _is_hybrid(edge_index):
@@ -167,8 +168,9 @@ def _is_hybrid(edge_index: Any) -> bool:
 
 
 def _split(adj_t: Any, edge_attr: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Return the pairs (2, e) of a sparse adjacency and the edge features: those of the caller,
-    else its values if they are vectors, else None.
+    """Return the pairs (source, destination) of a sparse adjacency, (2, e), in the order of its
+    entries, of which duplicates are summed, and the edge features: those of the caller, else the
+    values of the entries if they are vectors, else None.
     """
     rows_cols, values = _entries(adj_t)
     if edge_attr is None and values.dim() > 1:
@@ -233,10 +235,10 @@ def with_loop_features(
     Args:
         edge_attr: features of the caller's edges, [e, d] or [e].
         graph: the graph with self-loops.
-        fill_value: a number, a vector [d], or the reduction of the features of a node's other
-            incoming edges: ``"mean"``, ``"add"``, ``"min"``, ``"max"`` or ``"mul"``. A node
-            without such edges gets zeros, and ones with ``"mul"``. The results of reductions are
-            cached for all layers of a model if :func:`caches_loop_features`.
+        fill_value: a number, None for 1, a vector [d], or the reduction of the features of a
+            node's other incoming edges: ``"mean"``, ``"add"``, ``"min"``, ``"max"`` or ``"mul"``.
+            A node without such edges gets zeros, and ones with ``"mul"``. The results of reductions
+            are cached for all layers of a model if :func:`caches_loop_features`.
     """
     if not isinstance(fill_value, str) or not caches_loop_features(edge_attr, graph):
         return _with_loops(edge_attr, graph, fill_value)
@@ -286,7 +288,9 @@ def _with_loops(edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | st
 
 
 def _constant(like: Tensor, loops: int, fill_value: float | Tensor | None) -> Tensor:
-    """Return the features of the self-loops, [loops, d], if they do not depend on other edges."""
+    """Return the features of the self-loops, [loops, d], if they do not depend on other edges:
+    ``fill_value`` in each row, or ones if it is None.
+    """
     if isinstance(fill_value, Tensor):
         return fill_value.to(like).reshape(1, -1).expand(loops, like.shape[1])
     return like.new_full((loops, like.shape[1]), 1.0 if fill_value is None else fill_value)
@@ -326,8 +330,9 @@ def with_weights(
 
     Returns:
         For pairs, ``(edge_index, alpha)`` in the caller's order, followed by the self-loops. For a
-        sparse adjacency, ``(adj_t, alpha)`` in the order of its entries. If x has a batch
-        dimension, the weights are [b, e, h].
+        sparse matrix of torch, ``(adj_t, alpha)`` in the order of its entries, whose values are
+        the weights; for a SparseTensor, only that matrix. If x has a batch dimension, the weights
+        of pairs are [b, e, h].
     """
     if isinstance(edge_index, SparseTensor) or is_torch_sparse_tensor(edge_index):
         return _sparse_weights(edge_index, graph, alpha, self_loops)
@@ -355,7 +360,8 @@ def sparse_values(edge_index: Any, dtype: torch.dtype) -> Tensor | None:
 
 
 def input_edges_with_weights(edge_index: Any, graph: Graph, alpha: Tensor, x: Tensor) -> Any:
-    """Return the edges in the caller's format, together with their attention weights.
+    """Return the pair of the edges in the caller's format and their attention weights, [e, h], or
+    [b, e, h] if x has a batch dimension.
 
     For a SparseTensor, return a SparseTensor whose values are the weights, as PyG's layers do.
     """

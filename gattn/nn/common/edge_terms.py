@@ -198,7 +198,9 @@ def read_typed_terms(
 
 
 def join_terms(parts: list[EdgeTerms], graphs: list[Graph], heads: int, like: Tensor) -> EdgeTerms:
-    """Concatenate the weights and biases of several graphs."""
+    """Concatenate the weights [e] and the biases [e, heads] of several graphs. Edges of a graph
+    without weights get 1, and without biases 0; the result is None where no graph has any.
+    """
     if all(terms is NO_TERMS for terms in parts):
         return NO_TERMS
     weights, biases = [], []
@@ -280,12 +282,15 @@ class TermsEdgeByEdge(MessagePassing):
         return softmax(score, index, ptr, size).masked_fill(dropped, 0.0)
 
     def biased(self, score: Tensor) -> Tensor:
-        """Add the bias of this forward pass, if there is one, to the scores, [e, h] or [e]."""
+        """Add the bias of this forward pass, if there is one, to the scores, [e, h] or [e]. The
+        bias then counts as used in :meth:`bind_terms`.
+        """
         self._read("attn_bias")
         return self._terms.biased(score)
 
     def drop_weights(self, alpha: Tensor) -> Tensor:
-        """Apply dropout to the attention weights, and store the weights before dropout.
+        """Apply dropout to the attention weights, and store the weights before dropout if
+        :meth:`bind_terms` is active.
 
         The layer returns or records the stored weights after the forward pass.
         """
@@ -307,7 +312,9 @@ class TermsEdgeByEdge(MessagePassing):
     def aggregate(
         self, inputs: Tensor, index: Tensor, ptr: Tensor | None = None, dim_size: int | None = None
     ) -> Tensor:
-        """Multiply each message by the weight of its edge, and sum the messages as PyG does."""
+        """Multiply each message by the weight of its edge, and sum the messages as PyG does. The
+        weight then counts as used in :meth:`bind_terms`.
+        """
         self._read("edge_weight")
         return super().aggregate(self._terms.weighted(inputs), index, ptr, dim_size)
 
@@ -317,6 +324,7 @@ class TermsEdgeByEdge(MessagePassing):
         return _active.terms if _active.layer is self else NO_TERMS
 
     def _read(self, term: str) -> None:
+        """Remove a term from the unused terms, for which :meth:`bind_terms` raises an error."""
         if _active.layer is self:
             _active.unused = tuple(name for name in _active.unused if name != term)
 

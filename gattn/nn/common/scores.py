@@ -150,7 +150,7 @@ class SortedScore(NamedTuple):
         return attend_sorted(score, value, graph, edge_weight=edge_weight, dropout=dropout)
 
     def weights(self, graph: Graph) -> Tensor:
-        """Return the attention weights before dropout, [e, h]."""
+        """Return the attention weights before dropout, [e, h], in the caller's order of edges."""
         graph, _ = graph.fetch_source_rows()
         order = self._order(graph)
         alpha = edge_softmax(self._biased(order), graph.by_destination())
@@ -202,7 +202,8 @@ def sum_with_edges(
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
 ) -> Tensor:
-    """Return the sums of weight * (v_j + W a_ij), [n, h, c].
+    """Return the sums of weight * (v_j + W a_ij), [n, h, c], for weights [e, h] in the caller's
+    order of edges; without edge features, the sums of weight * v_j.
 
     W multiplies the weighted sums of a_ij per node, so that W a_ij is not formed for each edge.
     """

@@ -162,7 +162,10 @@ def from_points(segments: Graph, points: int) -> Graph:
 
 
 def among_points(segments: Graph, points: int) -> Graph:
-    """Return the graph in which all ``points`` nodes of a segment attend to each other."""
+    """Return the graph in which all ``points`` nodes of a segment attend to each other.
+
+    Point p of segment g is node ``g * points + p``; edges are ordered by destination, then source.
+    """
 
     def build() -> Graph:
         """Return the edges to each point from all points of its segment."""
@@ -312,7 +315,8 @@ def _check(index: Tensor, ptr: Tensor | None, rows: int, segments: int) -> None:
 
 
 def _traced_layout(index: Tensor, segments: int) -> Layout:
-    """Compute the layout with operations that torch.compile can trace.
+    """Compute the layout with operations that torch.compile can trace. An index out of range fails
+    on the device (``torch._assert_async``).
 
     Args:
         index: segment of each row, [n].

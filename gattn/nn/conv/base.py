@@ -153,7 +153,7 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Run the forward pass and the hooks of the layer. If ``checkpoint`` is set, use a
-        checkpoint.
+        checkpoint, unless gradients are disabled or attention weights are recorded.
         """
         if self.checkpoint and torch.is_grad_enabled() and not is_recording_anywhere():
             return checkpoint(super().__call__, *inputs, use_reentrant=False, **options)

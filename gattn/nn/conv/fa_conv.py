@@ -100,7 +100,7 @@ class FAConv(pyg.FAConv, AttentionConv):
             The new node features. With ``return_attention_weights``, ``(out, (edge_index, alpha))``
             with the weights alpha [e] before dropout, in the order of the returned edges: the
             caller's edges without self-loops, then the added self-loops; or the entries of a
-            sparse adjacency.
+            sparse adjacency. For a SparseTensor, ``(out, adj_t)`` with alpha as its values.
 
         Raises:
             TypeError: if the edges have an unsupported type, the dtypes differ, or attn_bias is a

@@ -113,7 +113,8 @@ class GATConv(pyg.GATConv, AttentionConv):
             The new node features. With ``return_attention_weights``, ``(out, (edge_index, alpha))``
             with the attention weights alpha [e, h] before dropout, in the order of the returned
             edges: the caller's edges without self-loops, then the added self-loops; or the entries
-            of a sparse adjacency. If a subclass overrides ``edge_update``, alpha is its result.
+            of a sparse adjacency. For a SparseTensor, ``(out, adj_t)`` with alpha as its values. If
+            a subclass overrides ``edge_update``, alpha is its result.
 
         Raises:
             TypeError: if the edges have an unsupported type, or the dtypes differ.

@@ -226,7 +226,8 @@ def _on_padded(
     """Pad the nodes of each graph, apply an attention module, and remove the padding from its
     result.
 
-    Sets are [g, w, channels] for the largest number of nodes w, the mask is [g, w].
+    Sets are [g, w, channels] for the largest number of nodes w. The mask [g, w] is True for nodes.
+    The result, [n, channels], has the order of x.
     """
     batch = x.new_zeros(x.shape[0], dtype=torch.int64) if batch is None else batch
     order = batch.argsort(stable=True)

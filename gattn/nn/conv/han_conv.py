@@ -92,7 +92,8 @@ class HANConv(pyg.HANConv, AttentionConv):
 
         Returns:
             The new features by node type; with ``return_semantic_attention_weights``,
-            ``(features, beta)`` with beta [number of edge types into the node type] by node type.
+            ``(features, beta)`` with beta [number of edge types into the node type] by node type,
+            None for a node type without nodes or without edge types into it.
 
         Raises:
             TypeError: if the edges have an unsupported type, or the dtypes differ.
@@ -165,7 +166,7 @@ class HANConv(pyg.HANConv, AttentionConv):
 
     def _mix(self, outs: list[Tensor]) -> tuple[OptTensor, OptTensor]:
         """Return the weighted sum of the results for r edge types, and the weight of each type,
-        [r].
+        [r]. Both are None without edge types, and the weights without nodes.
         """
         if len(outs) == 0:
             return None, None

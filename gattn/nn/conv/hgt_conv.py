@@ -138,7 +138,7 @@ class HGTConv(pyg.HGTConv, AttentionConv):
         terms: EdgeTerms,
     ) -> Tensor:
         """Compute the attention along all relations by one operator, and record its weights by
-        relation.
+        relation: [n, h, c] for the n destinations of all types.
         """
         # The factor mu_r of a relation r scales its key matrix K_r instead of the scores of all
         # edges, because mu_r (q . K_r k) = q . (mu_r K_r) k.
@@ -164,7 +164,7 @@ class HGTConv(pyg.HGTConv, AttentionConv):
         terms: EdgeTerms,
     ) -> Tensor:
         """Compute the attention of all relations by PyG's message passing, with a message for each
-        edge.
+        edge: [n, h * c] for the n destinations of all types.
         """
         self.record_edge_by_edge(None, joined)
         key = self._apply_relations(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs})

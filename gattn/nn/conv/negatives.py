@@ -26,7 +26,7 @@ def sample_non_edges(graph: Graph, count: int, *, symmetric: bool = False) -> Te
 
     Returns:
         int64 [2, count] without duplicates, in no particular order; fewer columns if the graph
-        has fewer such pairs.
+        has fewer such pairs, or if the draws on a large graph with very many edges find fewer.
     """
     n = graph.num_src
     population = n * (n - 1)

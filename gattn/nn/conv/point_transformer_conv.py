@@ -162,8 +162,8 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         return (out + weight_sum * d_dst).to(value.dtype)
 
     def _position_terms(self, pos_src: Tensor, pos_dst: Tensor, like: Tensor) -> PairTensor:
-        """Return the position terms d_i of the destinations and d_j of the sources; delta_ij = d_i
-        - d_j.
+        """Return the position terms d_i [n, c] of the destinations and d_j [m, c] of the sources,
+        in the accumulation dtype of ``like``; delta_ij = d_i - d_j.
 
         Positions are taken relative to their mean, so that the difference loses fewer digits.
         Raises ValueError if the positions have a wrong width, and TypeError for a wrong dtype.

@@ -155,7 +155,8 @@ class RGATConv(pyg.RGATConv, AttentionConv):
         Returns:
             The new node features. With ``return_attention_weights``, ``(out, (edge_index, alpha))``
             with the attention weights alpha [e, h * dim] before dropout and mod, in the order of
-            the caller's edges or of the entries of a sparse adjacency.
+            the caller's edges or of the entries of a sparse adjacency. For a SparseTensor,
+            ``(out, adj_t)`` with alpha as its values.
 
         Raises:
             ValueError: if an input has a wrong shape, edge_type is missing or out of range, or
@@ -297,8 +298,9 @@ class RGATConv(pyg.RGATConv, AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the values of the source nodes, multiplied by the weights of the edges. The
-        weights are stored in the layer.
+        """Return the values of the source nodes, [e, h, c] or, in the multiplicative mode,
+        [e, h, dim, c], multiplied by the weights of the edges. The weights before dropout and mod
+        are stored in the layer.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """

@@ -206,7 +206,8 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
             -\frac{1}{|E| + |E^-|} \Big(\sum_{E} \log \sigma(\bar s_{ij})
             + \sum_{E^-} \log(1 - \sigma(\bar s_{ij}))\Big)
 
-        where :math:`\bar s` is the mean of the logits over the heads. The loss is 0 in eval mode.
+        where :math:`\bar s` is the mean of the logits over the heads. In evaluation mode, the
+        result is an int64 tensor with the single element 0, as in PyG.
 
         Raises:
             RuntimeError: if there was no forward in training mode.
@@ -249,7 +250,9 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
     def _supervise(
         self, logits: Tensor, value: Tensor, graph: Graph, neg_edge_index: Tensor
     ) -> None:
-        """Store the logits and labels of edges and negative pairs for the attention loss."""
+        """Store the logits and labels of the edges, or of a random part of them if
+        ``edge_sample_ratio`` is below 1, and of the negative pairs for the attention loss.
+        """
         if self.edge_sample_ratio < 1:
             dropped = 1.0 - self.edge_sample_ratio
             logits = logits[dropout_edge(graph.edge_index, dropped)[1]]

@@ -103,7 +103,7 @@ class TransformerConv(pyg.TransformerConv, AttentionConv):
         Returns:
             The new node features. With ``return_attention_weights``, ``(out, (edge_index, alpha))``
             with the attention weights alpha [e, h] before dropout, in the order of the caller's
-            edges.
+            edges. For a SparseTensor, ``(out, adj_t)`` with alpha as its values.
 
         Raises:
             ValueError: if an input has a wrong shape, or edge_attr is missing in a layer with

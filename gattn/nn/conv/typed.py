@@ -111,8 +111,11 @@ def _number_pairs(
 
 
 def _lay_out_pairs(unique: Tensor, nodes: int) -> tuple[Pairs, Tensor, int]:
-    """Return the rows of the pairs type * nodes + node, which are sorted, the row of each pair, and
-    the number of rows.
+    """Return the rows of the pairs, the row of each pair, [p] int64, and the number of rows.
+
+    The p pairs are the numbers type * nodes + node in ascending order. A type with at most
+    MAX_PADDED pairs gets a power of two of rows; the rows after its pairs belong to no pair, so
+    that the number of rows may exceed p. Types are ordered by their number of rows.
     """
     present, type_of_pair, counts = torch.unique_consecutive(
         unique // nodes, return_inverse=True, return_counts=True

@@ -37,7 +37,8 @@ class SegmentReadout(Readout):
                 number of edges within the graphs.
 
         Returns:
-            One row per graph, see Shapes; zeros for a graph without nodes.
+            One row per graph, see Shapes; zeros for a graph without nodes, except in
+            :class:`Set2Set`.
 
         Raises:
             TypeError: for inputs that are not tensors, or an index or ptr that is not int32 or

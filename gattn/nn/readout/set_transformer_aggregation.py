@@ -24,8 +24,7 @@ class SetTransformerAggregation(SegmentReadout, pyg.SetTransformerAggregation, S
         y_g = \mathrm{SAB}_{\mathrm{dec}}(\mathrm{PMA}(\mathrm{SAB}_{\mathrm{enc}}(X_g)))
 
     The constructor, the parameters and the results, except for graphs without nodes, are the same
-    as in
-    ``torch_geometric.nn.SetTransformerAggregation``, whose ``state_dict`` can be loaded. The
+    as in ``torch_geometric.nn.SetTransformerAggregation``, whose ``state_dict`` can be loaded. The
     encoder runs on the complete graph of each set, without padding. The index need not be sorted,
     and NaN in the input of a graph gives NaN in its output.
 
