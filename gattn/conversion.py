@@ -86,7 +86,7 @@ class ConversionReport:
 
     def __str__(self) -> str:
         """Return a text with one line for each group of layers: replaced, edge by edge,
-        convertible, and not replaced.
+        convertible, and not replaced; without the first and the third, also the other modules.
         """
         lines = [f"gattn runs {_layers(self.replaced)}{_listed(self.replaced)}"]
         if self.edge_by_edge:
@@ -108,9 +108,9 @@ def convert(model: _Model) -> _Model:
 
     The new layers have the same parameter, buffer and submodule objects as the old ones, and the
     same settings, hooks and mode. Optimizers continue to work, and outputs are equal except for the
-    differences in the guide (``docs/guide/migrate.md``). The model is changed in
-    place; if it is itself such a layer, the new layer is returned. The result is logged (logger
-    ``gattn``, level INFO) and returned by :func:`conversion_report`.
+    differences in the guide (``docs/guide/migrate.md``). The model is changed in place; if it is
+    itself such a layer, the new layer is returned. The result is logged (logger ``gattn``, level
+    INFO) and returned by :func:`conversion_report`.
 
     Args:
         model: any module. Only registered submodules are replaced, not layers in a plain list.
@@ -213,8 +213,8 @@ def _is_ours(module: Module) -> bool:
 
 
 def _replace(module: Module, done: dict[Module, Module]) -> Module:
-    """Replace the children of a module, and return the replacement of the module itself, or the
-    module if there is none.
+    """Replace the children of a module in place, and return the replacement of the module itself,
+    or the module if there is none.
 
     ``done`` contains the modules that are already replaced, because one module may occur several
     times.
@@ -241,7 +241,9 @@ def _twin(module: Module) -> Module:
 
 
 def _why_not(module: Any) -> str:
-    """Return the reason why a module with attention is not replaced; "" if it can be replaced."""
+    """Return the reason why a module with attention is not replaced; "" if it can be replaced or
+    has no attention.
+    """
     kind = type(module)
     if _is_ours(module):
         return _unusual_attention(module)
@@ -258,7 +260,9 @@ def _why_not(module: Any) -> str:
 
 
 def _overrides(kind: type, known_base: type) -> str:
-    """Describe the methods that a subclass overrides."""
+    """Describe the methods that a subclass overrides; "may change what it computes" if none is
+    found.
+    """
     overridden: dict[str, None] = {}
     for base in kind.__mro__[: kind.__mro__.index(known_base)]:
         for name, value in vars(base).items():
@@ -290,7 +294,9 @@ def _unusual(module: Any) -> str:
 
 
 def _unusual_attention(module: Any) -> str:
-    """Return the reason why the attention of a GPSConv is not replaced; "" if it is."""
+    """Return the reason why the attention of a GPSConv is not replaced; "" if it is, and for any
+    other module.
+    """
     if not isinstance(module, _GPS):
         return ""
     attn = module.attn

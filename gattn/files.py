@@ -214,7 +214,8 @@ def table_writer(
 ) -> Iterator[RowWriter]:
     """Write a table, in the format of the ending of its path: CSV, TSV (separated by tabs), either
     of them compressed by gzip (``.gz``), or Parquet, for which the rows are first written to a CSV
-    file beside it. An existing file is replaced.
+    file beside it. An existing file is replaced, not atomically: :func:`whole_file` gives a path
+    for an atomic write.
 
     Args:
         path: the file to write.
@@ -269,9 +270,9 @@ def _convert_to_parquet(text: Path, path: Path, texts: Sequence[str], separator:
 
 
 def write_rows(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    """Write rows to a UTF-8 table, of which the first is the header; see :func:`table_writer`.
-    Raises ValueError for another ending than that of a table, and OSError if the file cannot be
-    written.
+    """Write rows to a UTF-8 table; see :func:`table_writer`. The first row is the header and must
+    exist. Raises ValueError for another ending than that of a table, and OSError if the file cannot
+    be written.
     """
     rows = iter(rows)
     with table_writer(path, [str(name) for name in next(rows)]) as writer:

@@ -360,7 +360,9 @@ def _is_dense_float(tensor: Tensor) -> bool:
 
 
 def _report_operator(name: str, args: tuple[Any, ...]) -> None:
-    """Record that an operator runs on a compiled backend."""
+    """Record that an operator of gattn runs on a compiled backend, with a reason if its GPU kernel
+    first copies inputs that are not contiguous. Other operators are ignored.
+    """
     if name not in OPERATORS:
         return
     backend, reason = args[-1], ""

@@ -29,8 +29,8 @@ def attach(
     Args:
         package: name of the package.
         file: ``__file__`` of the package; the stub file ``__init__.pyi`` is in the same folder.
-            Each of its lines
-            ``from module import name`` makes a name available, and its ``__all__`` is returned.
+            Each of its lines ``from module import name`` makes a name available, and its
+            ``__all__`` is returned.
         extra: the extra of gattn that installs the packages that the modules import; named in
             errors.
         prepare: called once with each name's value before its first use.

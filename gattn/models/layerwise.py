@@ -69,10 +69,12 @@ def layerwise_inference(
         The result, [n, c]; ``out`` itself if it was passed. No rows for a graph without nodes.
 
     Raises:
-        TypeError: the graph is no :class:`gattn.Graph`, or the model has another type.
+        TypeError: the graph is no :class:`gattn.Graph`, the model has another type, or batch_edges
+            is not an int.
         ValueError: the model is in training mode, concatenates its layers (``jk``) or normalises
-            over several nodes; x, edge_attr or out has a wrong shape or dtype; or the graph is
-            bipartite.
+            over several nodes; x, edge_attr or out has a wrong shape or dtype; out is read-only or
+            x itself; a layer returns another number of rows; batch_edges is below 1; or the graph
+            is bipartite.
 
     Reference:
         Hamilton et al., "Inductive representation learning on large graphs" (NeurIPS 2017); PyG's
@@ -110,9 +112,9 @@ def _run(
     file: Path | None,
     out: Tensor | np.ndarray | None,
 ) -> Tensor:
-    """Compute one layer for all nodes, [n, c], and write the result to ``out``, a file or an array.
-    Raises ValueError if a layer returns another number of rows, or if ``out`` has another shape or
-    dtype.
+    """Compute one layer for all nodes, and return the result, [n, c], which is ``out`` or, if that
+    is None, a new array in ``file`` or in memory. Raises ValueError if a layer returns another
+    number of rows, or if ``out`` has another shape or dtype.
     """
     target = torch.from_numpy(out) if isinstance(out, np.ndarray) else out
     for start, stop in _ranges(graph, batch_edges):

@@ -113,7 +113,7 @@ class SGModule(pyg.SGModule):
     def forward(
         self, x: Tensor, batch: Tensor | None = None, batch_size: int | None = None
     ) -> Tensor:
-        """Apply the attention layers to node features [n, in_channels]."""
+        """Apply the attention layers to node features [n, in_channels]: [n, hidden_channels]."""
         x = _project_input(self, x)
         for layer, attention in enumerate(self.attns, 1):
             mean = (attention(x, index=batch, dim_size=batch_size) + x) / 2
@@ -125,7 +125,7 @@ class GraphModule(pyg.GraphModule):
     """Graph convolution part of :class:`SGFormer`."""
 
     def forward(self, x: Tensor, edge_index: Adj | Graph) -> Tensor:
-        """Apply the graph convolutions to node features [n, in_channels]."""
+        """Apply the graph convolutions to node features [n, in_channels]: [n, hidden_channels]."""
         x = projected = _project_input(self, x)
         graph = graph_among(edge_index, x)
         for layer, conv in enumerate(self.convs, 1):

@@ -115,8 +115,9 @@ class Batch:
     def sample_hop(
         self, num_neighbors: Mapping[EdgeType, int], replace: bool, random_seed: int
     ) -> None:
-        """Sample edges into the nodes that the last hop added. Raises ValueError if the batch has
-        2**31 edges.
+        """Sample edges into the nodes that the last hop added (in the first hop, into the seed
+        nodes), and store them in the batch; the sources that are new get positions in
+        ``batch_index``. Raises ValueError if the batch has 2**31 edges.
         """
         num_nodes = {kind: _total(nodes) for kind, nodes in self._nodes.items()}
         last_hop_offset = {

@@ -76,8 +76,9 @@ class NeighborSampler:
             The sampled nodes and edges; empty without seed nodes.
 
         Raises:
-            TypeError: seed_nodes is no integer tensor.
-            ValueError: a seed node is out of range, or the batch has 2**31 edges.
+            TypeError: seed_nodes is no integer tensor, or random_seed is not an int.
+            ValueError: a seed node or random_seed is out of range, seed_nodes is not a vector, or
+                the batch has 2**31 edges.
         """
         batch = self._sampler.sample({"": seed_nodes}, random_seed=random_seed)
         return Sample(
@@ -143,8 +144,9 @@ class TypedNeighborSampler:
             The sampled nodes and edges of each type; empty without seed nodes.
 
         Raises:
-            TypeError: seed_nodes are no integer tensors.
-            ValueError: a node type or a seed node does not exist, or the batch has 2**31 edges.
+            TypeError: seed_nodes are no integer tensors, or random_seed is not an int.
+            ValueError: a node type or a seed node does not exist, seed_nodes are not vectors,
+                random_seed is out of range, or the batch has 2**31 edges.
         """
         check_count("random_seed", random_seed)
         if random_seed >= 2**63:

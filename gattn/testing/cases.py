@@ -98,7 +98,7 @@ def random_graphs(count: int = 4, *, seed: int = 0, bipartite: bool = False) -> 
         bipartite: whether sources and destinations are different nodes.
 
     Returns:
-        ``count`` batches of graphs with 0 to 12 nodes; the edges are in random order.
+        ``count`` batches of 2 to 5 graphs with 0 to 12 nodes; the edges are in random order.
 
     Example:
         >>> from gattn.testing import random_graphs

@@ -90,6 +90,7 @@ def assert_permutation_equivariant(
     Raises:
         AssertionError: if the largest error exceeds the tolerance, with the :class:`WorstCase` as
             argument; or if the layer raises an exception on a case, with this exception as cause.
+        ValueError: if there are no cases, or for a bipartite case without a pair of widths.
 
     Reference:
         Zaheer et al., "Deep sets" (NeurIPS 2017).
@@ -159,6 +160,7 @@ def assert_permutation_invariant(
 
     Raises:
         AssertionError: as :func:`assert_permutation_equivariant`.
+        ValueError: as :func:`assert_permutation_equivariant`.
 
     Reference:
         Zaheer et al., "Deep sets" (NeurIPS 2017).
@@ -221,6 +223,7 @@ def assert_batch_independent(
 
     Raises:
         AssertionError: as :func:`assert_permutation_equivariant`.
+        ValueError: as :func:`assert_permutation_equivariant`.
 
     Reference:
         Buterez et al., "Graph neural networks with adaptive readouts" (NeurIPS 2022).
@@ -288,6 +291,7 @@ def assert_edge_order_independent(
 
     Raises:
         AssertionError: as :func:`assert_permutation_equivariant`.
+        ValueError: as :func:`assert_permutation_equivariant`.
 
     Example:
         >>> import torch
