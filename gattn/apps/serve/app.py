@@ -96,7 +96,8 @@ class Server:
         """Compute the answer to a request for names or a SMILES, in a thread.
 
         Raises:
-            RequestError: a text is too long (413), or the queue is full (429).
+            RequestError: a text is too long (413), the queue is full (429), or ``answer`` raises
+                it, for example for an unknown name (404).
         """
         for text in texts:
             self.check_text(text, what)
@@ -106,11 +107,12 @@ class Server:
     async def predict(
         self, run: ServedMolecules, rows: Sequence[InputRow], coverage: float
     ) -> list[PredictedRow]:
-        """Compute the predictions for the rows of a request. A row with a SMILES that is longer
-        than the limit has an error.
+        """Compute the predictions for the rows of a request, in the order of the rows. A row with a
+        SMILES that is longer than the limit has an error instead of a prediction.
 
         Raises:
-            RequestError: there are too many rows (413), or the queue is full (429).
+            RequestError: there are too many rows (413), the queue is full (429), or a process was
+                killed (503).
         """
         if len(rows) > self.settings.max_rows:
             raise RequestError(
@@ -124,8 +126,8 @@ class Server:
         return [PredictedRow(empty, fault) if fault else next(predicted) for fault in faults]
 
     async def predict_smiles(self, request: PredictRequest) -> PredictAnswer:
-        """Compute the predictions for the SMILES of a request. Raises RequestError if the model or
-        the coverage cannot be used, or the queue is full.
+        """Compute the predictions for the SMILES of a request. Raises RequestError if there is no
+        such model, if the model reads tables only, and as :meth:`predict`.
         """
         run = self.run(ServedMolecules, request.model)
         input_rows = list(map(run.input_row, request.smiles))
@@ -142,8 +144,9 @@ class Server:
         return ""
 
     async def explain(self, request: ExplainRequest) -> ExplainAnswer:
-        """Compute the explanation of the molecule in a request. Raises RequestError for a text or a
-        target that the model cannot explain, and if the queue is full.
+        """Compute the explanation of the molecule in a request. Raises RequestError if there is no
+        such model, for a text or a target that it cannot explain, if the queue is full, and if a
+        process was killed.
         """
         run = self.run(ServedMolecules, request.model)
         input_row = run.input_row(self.check_text(request.smiles, "the SMILES"))
@@ -192,7 +195,9 @@ def _on_request_error(request: Request, error: Any) -> Response:
 
 
 def _on_invalid(request: Request, error: Any) -> Response:
-    """Return an error: status 415 for a body that is not JSON, or else the invalid fields."""
+    """Return the error for a body that is not declared as JSON (415) or cannot be parsed (400), or
+    an error that names the first invalid field (422).
+    """
     errors = error.errors()
     if isinstance(errors[0].get("input"), bytes):
         # FastAPI passes on the bytes of a body that is not declared as JSON.

@@ -76,8 +76,9 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Reject a request, or pass it to the application together with its complete body. A
-        refused request gets an answer with its status and reason. Raises RuntimeError for another
-        protocol than HTTP.
+        refused request gets an answer with its status and reason, unless the application has
+        already started an answer. Messages about the start and the end of the server are passed on
+        unchecked. Raises RuntimeError for another protocol than HTTP.
         """
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
@@ -155,7 +156,8 @@ class Gate:
 
     def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
         """Check the token. If the token is in the URL of the page, return a redirect that stores it
-        in a cookie. Returns None if the request may continue. Raises RequestError (401) otherwise.
+        in a cookie. Returns None if the request may continue. Raises RequestError (401) if neither
+        the URL, the header nor the cookie contains the token.
         """
         token, path = self.settings.token, scope["path"]
         if not token or path.startswith(PUBLIC):
@@ -182,8 +184,8 @@ class Gate:
         )
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        """Return the body of a request; raise RequestError if the body is compressed, or larger
-        than the limit.
+        """Return the body of a request, or the part that arrived before the client disconnected.
+        Raises RequestError if the body is compressed (415), or larger than the limit (413).
         """
         coding = headers.get("content-encoding", "identity")
         if coding.lower() != "identity":
@@ -208,8 +210,9 @@ class Gate:
 
 
 def _check_keys(scope: Scope, headers: Headers, body: bytes) -> None:
-    """Raise RequestError (422) for an option or a key that stands twice, of which one would have no
-    effect.
+    """Raise RequestError (422) for an option of the URL or a key of the JSON body that occurs
+    twice, because one of the two would have no effect. The option ``smiles`` of /predict may be
+    repeated.
 
     The application reports a body that is not JSON.
     """

@@ -68,7 +68,8 @@ class ServedLinks(ServedNetwork):
         )  # fmt: skip
 
     def propose(self, name: str) -> LinksAnswer:
-        """Return the links with the highest scores, among those that are not in the graph.
+        """Return at most 20 links that are not in the graph and start from a node: those with the
+        highest scores, in descending order.
 
         Raises:
             RequestError: there is no node of this name (404), or no link starts from it (422).

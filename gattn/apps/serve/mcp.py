@@ -44,8 +44,8 @@ def add_mcp(app: FastAPI, server: Server) -> AbstractAsyncContextManager[None]:
     async def predict(
         smiles: SmilesList, model: ModelName = None, coverage: Coverage = None
     ) -> PredictAnswer:
-        """Predict molecules, given as SMILES, with intervals or sets of classes. The reason is the
-        error of a call with invalid arguments.
+        """Predict molecules, given as SMILES, with intervals or sets of classes. A call with
+        invalid arguments gets an error that contains the reason.
         """
         request = PredictRequest(smiles=smiles, model=model, coverage=coverage)
         try:

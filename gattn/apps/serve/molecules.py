@@ -154,7 +154,9 @@ class ServedMolecules(ServedRun):
         )  # fmt: skip
 
     def _neighbours(self, nearest: list[tuple[int, float]], target: int) -> list[Neighbour]:
-        """Return the nearest training molecules, with their measured values of one target."""
+        """Return the nearest training molecules, with their measured values of one target; an empty
+        list if the training molecules could not be read.
+        """
         if self.training is None:
             return []
         rows = [(int(self.training.index[column]), similarity) for column, similarity in nearest]
@@ -170,10 +172,13 @@ class ServedMolecules(ServedRun):
 def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> ServedMolecules:
     """Load a run of molecules.
 
+    If its training molecules or its applicability domain cannot be read, a note gives the reason.
+
     Args:
         name: name of the run on this server.
         folder: the folder of the run.
-        max_atoms: larger molecules are errors.
+        max_atoms: molecules with more atoms than this number, or than the model accepts, are
+            errors.
         threads: number of threads inside one operator; 0 to choose it by the size.
 
     Raises:
@@ -222,8 +227,9 @@ def explain_molecule(
         coverage: coverage of the interval or label set.
 
     Returns:
-        The cells of the prediction, the explanation, the nearest training molecules, and the
-        pictures, which are None for a molecule that is too large to draw.
+        The cells of the prediction, the explanation, at most six nearest training molecules with a
+        similarity above 0, and the pictures, which are None for a molecule that is too large to
+        draw.
 
     Raises:
         RequestError: the row cannot be read (422).
@@ -249,8 +255,8 @@ def explain_molecule(
 
 
 def first_call(model: MoleculeEstimator) -> None:
-    """Predict or explain one small row at the start of the server, so that the first request does
-    not wait for imports.
+    """Compute one small row at the start of the server, so that the first request does not wait for
+    imports: an explanation, or a prediction if the model reads rows that cannot be explained.
     """
     row = InputRow(model.row_format.example, (0.0,) * len(model.descriptors_columns_))
     if model.row_format.joined or row.values:
@@ -272,7 +278,8 @@ def draw_plain(smiles: str, dark: bool) -> bytes:
 
 
 def as_values(model: MoleculeEstimator, cells: list[str]) -> dict[str, float | str | None]:
-    """Convert the cells of a prediction to JSON values: numbers, class names or None.
+    """Convert the cells of a prediction to JSON values by column: numbers, class names, or None for
+    an empty cell.
 
     JSON has no infinity: the end of an interval without a bound is None.
     """

@@ -58,7 +58,9 @@ class NodeNames:
         self.index = {str(name): number for number, name in enumerate(names)}
 
     def search(self, text: str) -> list[str]:
-        """Return the names that contain a text. Names that begin with the text come first."""
+        """Return at most 20 names that contain a text in upper or lower case. Names that begin with
+        the text come first.
+        """
         text = text.casefold()
         names = [name for name in self.index if text in name.casefold()]
         names.sort(key=lambda name: not name.casefold().startswith(text))
@@ -124,7 +126,8 @@ class ServedNodes(ServedNetwork):
         }  # fmt: skip
 
     def predict(self, name: str) -> NodeAnswer:
-        """Return the prediction for a node, and the nodes that it attends to.
+        """Return the prediction for a node, and at most 20 of the nodes that it attends to, in
+        descending order of the sum of their weights over the layers.
 
         Raises:
             RequestError: there is no node of this name (404).
@@ -148,8 +151,9 @@ class ServedNodes(ServedNetwork):
         )
 
     def draw(self, name: str, dark: bool) -> bytes:
-        """Return a PNG drawing of a node and the nodes that it attends to, with the attention
-        weights of the last layer.
+        """Return a PNG drawing of a node and at most 20 of the nodes that it attends to, those with
+        the highest attention weights in the last layer. The widths are relative to the highest of
+        these weights.
 
         Raises:
             RequestError: there is no node of this name (404).
@@ -180,7 +184,9 @@ class ServedNodes(ServedNetwork):
         return self.rows[node][0] if node < len(self.rows) else None
 
     def _weights_into(self, place: int) -> dict[int, list[float]]:
-        """Return the attention weights of a node's edges in each layer, by their sources."""
+        """Return a dictionary from each source of a node's edges to its attention weights, one for
+        each layer. The weights of several edges from one source are added.
+        """
         weights: dict[int, list[float]] = {}
         layers = self._attention_of(place)
         for number, (edges, alpha) in enumerate(layers):

@@ -58,6 +58,7 @@ class ModelPool:
 
         Raises:
             RequestError: the process was killed (503); the pool is replaced by new processes.
+            Errors of the function are raised as they are.
         """
         loop, executor = asyncio.get_running_loop(), self._executor
         if self.workers == 1:
@@ -90,7 +91,9 @@ class ModelPool:
                 self._executor.submit(first_call, model).result()
 
     def close(self) -> None:
-        """End the child processes, also those that compute."""
+        """End the child processes, also those that compute. A thread of this process finishes its
+        current call.
+        """
         processes = getattr(self._executor, "_processes", {})
         for process in list(processes.values()):
             process.terminate()

@@ -114,7 +114,9 @@ class BatchQueue(Generic[Key, Row, Result]):
         return result
 
     async def _call(self) -> None:
-        """Wait for a free worker, and compute the next batch."""
+        """Wait for a free worker, compute the next batch, and set the results of its jobs. An error
+        of ``work`` becomes the result of every job in the batch.
+        """
         async with self._free:
             jobs = self._take()
             if not jobs:

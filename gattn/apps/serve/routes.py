@@ -215,8 +215,8 @@ def add_api(app: FastAPI, server: Server) -> None:
 
     @app.post("/links", responses=ERRORS)
     async def links(request: NodeRequest) -> LinksAnswer:
-        """Return the links of a node with the highest scores, among those that are not in the
-        graph.
+        """Return at most 20 links of a node that are not in the graph, those with the highest
+        scores.
         """
         run = server.run(ServedLinks, request.model)
         return await server.look_up(run.propose, request.name)

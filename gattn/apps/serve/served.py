@@ -96,8 +96,9 @@ def json_value(cell: Any) -> Any:
 
 
 def _warnings(metrics: Mapping[str, Any]) -> list[str]:
-    """Return a sentence if the model is not better than a constant or a random order on the test
-    part. Numbers and classes of molecules are compared by their first metric.
+    """Return a list with one sentence if the model is not better than a constant or a random order
+    on the test part, and an empty list if it is better. Numbers and classes of molecules are
+    compared by their first metric.
     """
     if metrics.get("noise"):
         guess = "a random order" if metrics.get("task") == "ranking" else "a constant"

@@ -10,7 +10,7 @@ from pathlib import Path
 import uvicorn
 
 from gattn.apps.molecules.pretrained import resolve
-from gattn.apps.run.model_io import check_files, read_model
+from gattn.apps.run.model_io import RunError, check_files, read_model
 from gattn.apps.run.run_folder import training_folder
 from gattn.apps.run.train import Log, no_log
 from gattn.apps.serve.app import Server
@@ -30,20 +30,21 @@ BACKLOG = 2048
 def open_runs(
     folders: Sequence[Path], settings: ServeSettings, log: Log = no_log
 ) -> list[ServedRun]:
-    """Load runs of molecules, nodes and links. A run that cannot be loaded is left out, unless
-    there is no other.
+    """Load runs of molecules, nodes and links. A run that cannot be loaded is left out.
 
     The name of a run is that of its folder. If several folders have the same name, a number is
-    added.
+    added. While a run is loaded, the working directory of the process is the one of its training.
 
     Args:
         folders: folders of trained models, or names of models of gattn.
         settings: settings of the server.
-        log: called with the reason why a run is left out.
+        log: called with the reason of each run that is left out, except the error that is raised.
 
     Raises:
-        RunError: no folder holds a model that can be served.
-        OSError: a file of the only run cannot be read.
+        RunError: there is no folder; or no run can be loaded, and the first folder holds no model
+            that can be served.
+        GraphError: no run can be loaded, and the graph of the first one cannot be read.
+        OSError: no run can be loaded, and a file of the first one cannot be read.
     """
     runs: list[ServedRun] = []
     faults: list[Exception] = []
@@ -57,10 +58,10 @@ def open_runs(
                 runs.append(_open(name, folder, settings))
         except (OSError, ValueError) as error:
             faults.append(error)
-    if not runs:
-        raise faults[0]
-    for error in faults:
+    for error in faults[0 if runs else 1 :]:
         log(f"A run is not served: {reason(error) if isinstance(error, OSError) else error}")
+    if not runs:
+        raise faults[0] if faults else RunError("expected at least one folder of a trained model")
     return runs
 
 
@@ -86,8 +87,9 @@ def serve(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -
         log: called with each line that the user should read.
 
     Raises:
-        RunError: a folder holds no model that can be served.
-        OSError: the address cannot be used.
+        RunError, GraphError: no run can be loaded; see :func:`open_runs`.
+        OSError: the address cannot be used, or a file of the first run cannot be read.
+        RuntimeError: a process that predicts was killed while it started.
     """
     with _listen(settings) as listening:
         log(f"Loading {', '.join(map(str, folders))}")
@@ -137,8 +139,9 @@ def addresses(settings: ServeSettings, port: int) -> tuple[str, list[str]]:
 
 
 def _listen(settings: ServeSettings) -> socket.socket:
-    """Bind a socket before the models are loaded, so that an invalid address is reported
-    immediately. Raises OSError if the address cannot be used.
+    """Return a socket that is bound to the address but does not listen yet. It is bound before the
+    models are loaded, so that an invalid address is reported immediately. Raises OSError if the
+    address cannot be used.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)

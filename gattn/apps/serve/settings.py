@@ -74,8 +74,9 @@ class ServeSettings(Settings):
     threads: Threads = 0
 
     def check(self) -> None:
-        """Check the address and the names of hosts, and read the token. Raises SettingsError
-        otherwise.
+        """Check the address and the names of hosts, and read the token. Raises SettingsError for an
+        address or a name that is not valid and for a token that is too short, and OSError if the
+        file of the token cannot be read.
         """
         super().check()
         if self.host != "localhost" and self._ip is None:
@@ -100,7 +101,7 @@ class ServeSettings(Settings):
 
         It is not an option, because other users of this machine can read a command line. Without a
         file, a server that other machines can reach gets a random token. Raises SettingsError if
-        the file is empty.
+        the file is empty, and OSError if it cannot be read.
         """
         if self.token_file:
             token = Path(self.token_file).read_text("utf-8").strip()

@@ -63,11 +63,11 @@ def test_open_runs_skips_a_run_without_its_data(folder, tmp_path, monkeypatch):
         [tmp_path / "moved/b/run", tmp_path / "moved/a/run"], ServeSettings(), lines.append
     )
     assert (run.name, run.training is not None) == ("run", True)
-    (line,) = lines
-    assert line.startswith("A run is not served: ")
-    assert f"{tmp_path}/moved/b/edges.csv, which does not exist" in line
+    assert lines[0].startswith("A run is not served: ")
+    assert f"{tmp_path}/moved/b/edges.csv, which does not exist" in lines[0]
     with pytest.raises(FileNotFoundError, match=r"edges\.csv, which does not exist"):
-        open_runs([tmp_path / "moved/b/run"], ServeSettings())
+        open_runs([tmp_path / "moved/b/run", tmp_path / "none"], ServeSettings(), lines.append)
+    assert ["none does not exist" in line for line in lines] == [False, True]
 
 
 def test_model_that_is_no_better_than_a_baseline_has_a_warning(folder, monkeypatch):
