@@ -22,8 +22,9 @@ other missing module belongs to the extra of the command.
 
 
 def main() -> None:
-    """Run the ``gattn`` command with the arguments in ``sys.argv`` and exit. An expected error is
-    printed as one line, with the exit code 2; a signal ends the command with its usual code; the
+    """Run the ``gattn`` command with the arguments in ``sys.argv`` and exit. An error of the types
+    OSError, ValueError, ImportError and RuntimeError is printed as one line, with the exit code 2,
+    unless a module of gattn is missing; a signal ends the command with its usual code; the
     traceback of any other exception is shown.
     """
     if sys.argv[1:] == ["--version"]:
@@ -73,7 +74,9 @@ def _is_start(arguments: list[str]) -> bool:
 
 
 def _extra(module: str | None) -> str:
-    """Return the extra of gattn that installs a missing module."""
+    """Return the extra of gattn that installs a missing module, by the name of the module or else
+    by the command in ``sys.argv``.
+    """
     command = sys.argv[1] if len(sys.argv) > 1 else ""
     extra = {"nodes": "nodes", "links": "nodes", "serve": "serve"}.get(command, "molecules")
     return EXTRAS.get(module or "", extra)

@@ -95,7 +95,9 @@ def watched(title: str, total: int | None = None, done: int = 0) -> Iterator[OnP
 
 
 def show_runs(metrics: Mapping[str, Any]) -> None:
-    """Print the mean and the standard deviation of each metric over several training runs."""
+    """Print the mean and the standard deviation of each metric over several training runs; print
+    nothing for a single run.
+    """
     runs = metrics["runs"]
     for metric, values in runs["test"].items() if runs["count"] > 1 else ():
         mean, std = _format(values["mean"]), _format(values["std"])
@@ -104,6 +106,8 @@ def show_runs(metrics: Mapping[str, Any]) -> None:
 
 def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     """Print a table of the metrics of a run or an evaluation and of the baselines.
+
+    Tables of the metrics of each target and of each component, and notes, follow if there are any.
 
     Args:
         metrics: content of ``metrics.json``. Its entry ``item`` is the plural noun of the rows.
@@ -158,7 +162,9 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
 
 
 def show_repeats(metrics: Mapping[str, Any]) -> None:
-    """Print the mean of each metric over several runs, and the standard error of this mean."""
+    """Print the mean of each metric over several runs, and the standard error of this mean, for the
+    model and the baselines; then print the notes.
+    """
     summary = metrics["summary"]
     count = len(metrics["runs"])
     _print_metrics(
@@ -173,7 +179,8 @@ def show_repeats(metrics: Mapping[str, Any]) -> None:
 
 
 def show_rows(path: Path, count: int) -> None:
-    """Print the first rows of a table of predictions with four significant digits.
+    """Print at most 20 rows of a table of predictions with four significant digits, and the number
+    of further rows. Columns that are empty in these rows are left out.
 
     Args:
         path: the CSV file.
@@ -199,7 +206,9 @@ def show_rows(path: Path, count: int) -> None:
 
 
 def show_differences(differences: Sequence[Difference]) -> None:
-    """Print a table with the differences of each target between runs and the first run."""
+    """Print for each target a table with the errors of the runs, and their differences from the
+    error of the first run.
+    """
     for target in dict.fromkeys(one.target for one in differences):
         of_target = [one for one in differences if one.target == target]
         cells: dict[str, dict[str, str]] = {}
@@ -225,8 +234,8 @@ def _mean_and_error(moments: Mapping[str, float]) -> str:
 
 
 def _caption(metrics: Mapping[str, Any], item: str, noun: str) -> str:
-    """Return the task and the number of rows of the test part. For a ranking, they are the links
-    that were ranked.
+    """Return the task and the number of rows of the test part; for a ranking, the number of test
+    links and of the negatives among which each was ranked.
     """
     if item == "links":
         from gattn.apps.links.metrics import negatives_text

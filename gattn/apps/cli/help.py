@@ -39,7 +39,9 @@ class _Command(TyperCommand):
             param.help = param.help or " ".join(texts.get(str(param.name), "").split())  # pyright: ignore[reportAttributeAccessIssue]
 
     def format_help(self, ctx: typer.Context, formatter: Any) -> None:
-        """Write the common options, each with the first sentence of its description."""
+        """Write the usage, the description and the common options, each with the first sentence of
+        its help text.
+        """
         formatter.write("\n".join(_lines(self, ctx, every=False)) + "\n")
 
     def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:
@@ -92,7 +94,9 @@ HelpAll = Annotated[
 
 
 def _lines(command: Any, ctx: typer.Context, *, every: bool) -> Iterator[str]:
-    """Yield the lines of a command's help, with all options or the common ones."""
+    """Yield the lines of a command's help, with all options if ``every`` is True, and with the
+    common ones in short if it is False. A command without further panels has its options in full.
+    """
     params = command.get_params(ctx)
     yield command.get_usage(ctx)
     yield ""

@@ -22,7 +22,8 @@ TARGET = "name the column of labels with --target"
 
 
 def check_training_inputs(run: RunSettings, out: Path) -> None:
-    """Check the tables of a training run, unless ``out`` contains a finished run.
+    """Check the tables of a training run, unless ``out`` contains a finished run or the run reads a
+    built-in data set. Of several files, only the columns of the first are checked.
 
     Raises:
         FileNotFoundError: a file does not exist.

@@ -77,6 +77,10 @@ def train(
         replicates: Number of repeated runs. The first run uses --seed, and every further run the
             next higher seed. With --split random, the seed also changes the split. Raise it to see
             how much the errors depend on the seed.
+
+    Raises:
+        ValueError: the settings, a table or the folder cannot be used.
+        OSError: a file cannot be read or written.
     """
     if data:
         settings = {**settings, "data": data[0], "more_data": tuple(data[1:])}
@@ -291,6 +295,7 @@ def check(
     Raises:
         SettingsError: options exclude each other.
         ValueError: the table cannot be used.
+        OSError: a file cannot be read or written.
     """
     smiles, *others = settings.pop("smiles", ("smiles",))
     if others:

@@ -37,7 +37,8 @@ ConfigFile = Annotated[
 
 def read_stdin(context: typer.Context, value: PathOrText) -> PathOrText:
     """Replace ``-``, a pipe or a device by a temporary file with its content, because a table is
-    read several times. The file is removed at the end of the command.
+    read several times. The file is removed at the end of the command. Other paths are returned
+    unchanged, also those of missing files, which the reader reports.
     """
     if not value:  # No argument was passed.
         return value
@@ -61,7 +62,8 @@ def read_molecules(context: typer.Context, inputs: list[str]) -> list[str]:
 
     Raises:
         RunError: the argument before them is not a trained model.
-        ValueError: an argument without the ending of a table is neither a file nor a SMILES.
+        ValueError: an argument without the ending of a table is neither a file nor a SMILES, or the
+            arguments are of both kinds.
     """
     check_model_files(resolve(context.params["run"]))
     texts = [text for text in inputs if not _is_path(text)]

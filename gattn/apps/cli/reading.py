@@ -18,7 +18,9 @@ tables of nodes.
 
 
 def with_tables(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings, in which ``nodes`` is a text if there is a single table of nodes."""
+    """Return the settings, in which ``nodes`` is a text instead of a tuple if there is a single
+    table of nodes and no table of edges.
+    """
     nodes = settings.get("nodes", ())
     if isinstance(nodes, str) or len(nodes) != 1 or settings.get("edges"):
         return settings
@@ -26,7 +28,9 @@ def with_tables(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_reading(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings, with the settings for reading the graph combined in one object."""
+    """Return the settings, with those for reading the graph combined in one object under the key
+    ``reading``.
+    """
     from gattn.apps.nodes.files import GraphReading
 
     settings = with_tables(settings)

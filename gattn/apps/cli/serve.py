@@ -27,6 +27,10 @@ def serve(
     Args:
         runs: Folders of trained models of molecules, nodes or links, or the name of a model of
             gattn: bbb, the blood-brain barrier.
+
+    Raises:
+        ValueError: a setting cannot be used, or no run can be loaded.
+        OSError: a file cannot be read, or the address cannot be used.
     """
     chosen = ServeSettings(**settings)
     from gattn.apps.serve.server import serve as serve_runs
