@@ -27,9 +27,10 @@ class Difference(NamedTuple):
     Attributes:
         run: the folder of the run.
         target: name of the target; "" if there is a single target.
-        error: the error on the test rows: RMSE for numbers, the fraction of wrong classes
-            otherwise.
-        difference: the error minus that of the first run, on the same rows.
+        error: the error on the test rows: RMSE for numbers, the fraction of wrong classes for
+            classes.
+        difference: the error minus that of the first run, on the same rows; with several folds, the
+            mean of the differences of the folds.
         low: lower end of the 95 % confidence interval of the difference.
         high: upper end.
         p: p-value of the hypothesis that the losses are equal, corrected by Holm's method for the
@@ -99,11 +100,12 @@ def _read(run: Path) -> Any:
     """Read the labels and predictions of the test rows of a run, or of the folds in a folder.
 
     Returns:
-        A data frame, which is indexed by the target, the fold and the row.
+        A data frame with the columns ``label`` and ``prediction``, which is indexed by the target,
+        the fold and the row. Rows without a label are left out.
 
     Raises:
-        RunError: there is no run, a run has no predictions of molecules or nodes, or its file was
-            changed.
+        RunError: there is no run, a run has no predictions of molecules or nodes, it predicts atoms
+            or bonds, or its file was changed.
     """
     folders = (
         [run] if (run / CARD).exists() else sorted(path.parent for path in run.glob(f"*/{CARD}"))
@@ -156,9 +158,10 @@ def _error(loss: np.ndarray, is_number: bool) -> float:
 def _difference(
     loss: np.ndarray, first: np.ndarray, folds: np.ndarray, is_number: bool
 ) -> tuple[float, float, float, float]:
-    """Return the difference of two errors, the ends of its interval, and the p-value. For a single
-    fold, the interval comes from bootstrap samples of the rows with a fixed seed. ``loss`` and
-    ``first`` [n] are the losses of the rows, and ``folds`` [n] their folds.
+    """Return the difference of two errors, the ends of its 95 % interval, and the p-value. If all
+    losses are equal, the p-value is 1. For a single fold, the interval comes from bootstrap samples
+    of the rows with a fixed seed. With several folds, the difference is the mean over the folds.
+    ``loss`` and ``first`` [n] are the losses of the rows, and ``folds`` [n] their folds.
     """
     # SciPy takes half a second to import, which other commands do not need.
     from scipy import stats
@@ -203,7 +206,8 @@ def differences_plot(first: str, rows: Sequence[tuple[str, float, float, float]]
 
     Args:
         first: name of the run with which the others are compared.
-        rows: for each other run its name, the difference, and the ends of its interval.
+        rows: for each other run, at least one, its name, the difference, and the ends of its
+            interval.
     """
     names, middle, low, high = zip(*rows[::-1])
 

@@ -159,7 +159,9 @@ class SerializableEstimator(BaseEstimator, ABC):
         return self
 
     def _labels_state(self) -> dict[str, Any]:
-        """Return the classes and the calibration as JSON values."""
+        """Return the calibration as JSON values, or {} if there is none; estimators of classes add
+        the classes.
+        """
         has_calibrator = hasattr(self, "calibrator_")
         return {"calibration": self.calibrator_.state()} if has_calibrator else {}
 
@@ -172,7 +174,7 @@ class SerializableEstimator(BaseEstimator, ABC):
         return {}
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        """Restore the classes of the labels and the calibration from JSON values."""
+        """Restore the calibration from JSON values; classifiers also restore their classes."""
         if "calibration" in state:
             self.calibrator_ = self.task.calibrator.from_state(state["calibration"])
 
@@ -194,7 +196,9 @@ def _plain(value: object) -> Any:
 
 
 def _restored(parameters: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameter values that were read from JSON, in which a tuple is stored as a list."""
+    """Return parameter values that were read from JSON, in which tuples are stored as lists: a list
+    becomes a tuple again if that is the declared type.
+    """
     hints = typing.get_type_hints(parameters)
     tuples = {name for name, hint in hints.items() if typing.get_origin(hint) is tuple}
     return {n: tuple(v) if n in tuples and v is not None else v for n, v in values.items()}

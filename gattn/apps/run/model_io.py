@@ -180,7 +180,7 @@ def check_files(folder: str | os.PathLike[str], *names: str) -> None:
         *names: the files.
 
     Raises:
-        RunError: a file was changed, or was not written by the training.
+        RunError: a file or the card was changed, or the training did not write the file.
         FileNotFoundError: a file does not exist.
     """
     hashes = read_card(folder).get("files", {})
@@ -200,7 +200,7 @@ def read_json(
         remedy: advice at the end of an error message.
 
     Raises:
-        RunError: the file is not JSON, is not an object, or has no such key.
+        RunError: the file is not JSON, is not an object, or lacks a required key.
         FileNotFoundError: the file does not exist.
     """
     try:

@@ -26,8 +26,8 @@ NOISE = {
 
 
 def metric_notes(metrics: Mapping[str, Any], item: str) -> list[str]:
-    """Return sentences on the metrics of the test part: a model that is not better than chance or
-    than a baseline, and metrics that are undefined.
+    """Return sentences on the metrics of the test part: a model that is not better than chance, or
+    otherwise the baselines that are better than the model, and metrics that are undefined.
 
     Args:
         metrics: content of the ``metrics.json`` of a run or an evaluation.
@@ -57,8 +57,8 @@ def noise_note(item: str, noise: Any) -> str:
 
 
 def interval_notes(metrics: Mapping[str, Any], item: str) -> list[str]:
-    """Return sentences on the intervals or sets of classes; the arguments are those of
-    :func:`metric_notes`.
+    """Return sentences on the intervals or sets of classes; an empty list for a model without them.
+    The arguments are those of :func:`metric_notes`.
     """
     intervals = metrics.get("intervals")
     if intervals is None:
@@ -171,7 +171,8 @@ def coverage_note(metrics: Mapping[str, Any], item: str) -> list[str]:
 
 
 def infinite_intervals(metrics: Mapping[str, Any], item: str) -> list[str]:
-    """Return a sentence for each of the first targets with infinite intervals.
+    """Return a sentence for each of the five targets with infinite intervals that have the fewest
+    calibration labels, and a sentence with the number of the other such targets.
 
     The intervals of a target are infinite if it has too few calibration labels for the coverage.
 

@@ -50,7 +50,8 @@ def finished_metrics(
             of a key exist, their content is compared with that at the start of the run.
 
     Raises:
-        RunError: the folder contains another run, or other files.
+        RunError: the folder contains another run or other files, or the inputs or the metrics of
+            the finished run have changed.
     """
     if (out / CONFIG).exists():
         try:
@@ -132,8 +133,9 @@ def start_run(
 
 @contextmanager
 def training_folder(run: Path) -> Iterator[None]:
-    """Change to the folder in which a run was trained for a ``with`` block, because the paths of
-    its settings can be relative. If the folder does not exist, the current one is not changed.
+    """Change the working directory of the process to the folder in which a run was trained for a
+    ``with`` block, because the paths of its settings can be relative. If the folder does not exist,
+    the current one is not changed.
 
     Args:
         run: the absolute path of the folder of the run.
@@ -192,8 +194,8 @@ def _has_files(folder: Path) -> bool:
 
 
 def _metrics(out: Path, inputs: Mapping[str, Sequence[str]]) -> dict[str, Any] | None:
-    """Return the metrics of a finished run, or None; raise RunError if the input files or the
-    metrics have changed.
+    """Return the metrics of a finished run, or None if the run is not finished. Raises RunError if
+    the input files or the metrics have changed.
     """
     if not (out / METRICS).exists():
         return None

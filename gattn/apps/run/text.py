@@ -73,12 +73,13 @@ def with_digits(value: float, digits: int) -> str:
 
 
 def with_precision(value: float, error: float, *, digits: int, error_digits: int) -> str:
-    """Format a number with so many digits that the leading digits of its error are shown.
+    """Format a number with at most 17 significant digits, so that the leading digits of its error
+    are shown.
 
     Args:
         value: the number.
         error: its standard deviation, in the same unit.
-        digits: minimum number of digits, also used if the error is 0 or not finite.
+        digits: minimum number of significant digits, also used if the error is 0 or not finite.
         error_digits: number of digits of the error that are visible in the number.
 
     >>> with_precision(1000000.12345678, 0.001, digits=6, error_digits=4)

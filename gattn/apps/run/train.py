@@ -62,7 +62,9 @@ def report_facts(
 
 
 def _cell(value: Any) -> Any:
-    """Return the value of a setting as a table cell; a tuple becomes a list of texts."""
+    """Return the value of a setting as a table cell; a tuple becomes one text with commas, and a
+    bool a text.
+    """
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
     return str(value) if isinstance(value, bool) else value
@@ -187,7 +189,8 @@ def _train(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
     """Train a model, write the run into its folder and return the metrics.
 
     If the folder already contains this run, and it is finished, its metrics are returned. Raises
-    RunError if the folder contains another run or other files, and OSError if it cannot be written.
+    RunError if the folder contains another run or other files, ValueError for unsuitable data, and
+    OSError if a file cannot be read or written.
     """
     out = product.out
     metrics = run_folder.finished_metrics(out, product.settings, product.inputs)
