@@ -187,7 +187,7 @@ def _is_number(value: Cell) -> bool:
 
 
 def _cell_text(value: Cell) -> str:
-    """Format a table cell as text for the HTML page."""
+    """Format a table cell as text for the HTML page; an empty cell is a dash."""
     if isinstance(value, float):
         return number(value)
     if value is None:

@@ -186,14 +186,18 @@ def part_figures(run: PlotFacts) -> dict[str, Figure]:
 
 
 def write_plots(folder: Path, figures: Mapping[str, Figure]) -> None:
-    """Write the figures of a report as PNG files."""
+    """Write the figures of a report as PNG files into a folder, which is created if it is missing.
+    Raises OSError if a file cannot be written.
+    """
     folder.mkdir(exist_ok=True)
     for name, figure in figures.items():
         (folder / f"{name}.png").write_bytes(figure.picture)
 
 
 def _highlights(run: RunFacts) -> tuple[Highlight, ...]:
-    """Return the main figures of a run: two test metrics, the coverage and the number of items."""
+    """Return the main numbers of a run: at most two test metrics with the best baseline of each,
+    the coverage if there are intervals, and the number of items.
+    """
     highlights = []
     for metric, value in list(run.metrics["test"].items())[:2]:
         others = [scores.get(metric, math.nan) for scores in run.metrics["baselines"].values()]
@@ -242,7 +246,9 @@ def _uncertainty(run: RunFacts, calibration: Figure) -> Section:
 
 
 def _training(histories: Sequence[History], losses: Figure) -> Section:
-    """Return a section with a table on the training of the networks."""
+    """Return a section with the plot of the losses, and a table with a row for the training of each
+    network.
+    """
     rows = tuple(
         (
             i + 1,
@@ -258,7 +264,9 @@ def _training(histories: Sequence[History], losses: Figure) -> Section:
 
 
 def _data(run: RunFacts) -> Section:
-    """Return a section on the parts, and on the rows that were left out with the reasons."""
+    """Return a section on the numbers of rows of the parts and without a label, and on the rows
+    that were left out, the first 20 of them with their reasons.
+    """
     count, tables = len(run.errors), [Table(("part", run.item), tuple(run.parts.items()))]
     text = [f"No rows were left out of {run.rows:,}."]
     if run.errors:

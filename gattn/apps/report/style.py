@@ -26,8 +26,10 @@ METRICS = {
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Format a number with three significant digits and a thousands separator; NaN becomes a dash.
-    A number below 1 has up to six digits if three would round it to 1.
+    """Format a number with ``digits`` significant digits; None and NaN become a dash. From 100 on,
+    it has all digits before the decimal point, with a thousands separator. A number below 1 has up
+    to six digits if fewer would round it to 1. Magnitudes below 1e-4 and from 1e9 on have an
+    exponent.
 
     >>> number(0.48912), number(0.9996), number(12345.6), number(1e-7), number(float("nan"))
     ('0.489', '0.9996', '12,346', '1e-07', '–')
