@@ -218,8 +218,9 @@ class LabelSetCalibrator(_Calibrator):
     def in_every_set(self, coverage: float, classes: Mapping[str, Sequence[object]]) -> list[str]:
         """Return the names of the classes that have too few calibration rows for a coverage.
 
-        Such classes are in every set, independent of the probabilities. The coverage needs
-        :func:`least_rows` calibration rows of each class. ``classes`` are the classes by target.
+        Such classes are in every set, independent of the probabilities. With several targets, a
+        name is ``CLASS of TARGET``. The coverage needs :func:`least_rows` calibration rows of each
+        class. ``classes`` are the classes by target.
         """
         rows, several = least_rows(coverage), len(classes) > 1
         return [
@@ -261,7 +262,8 @@ def quantile(ascending: Sequence[float], coverage: float) -> float:
 def least_rows(coverage: float) -> int:
     """Return the minimum number of calibration rows for which a coverage can be guaranteed.
 
-    The result is the smallest n with ⌈(n + 1) coverage⌉ ≤ n, see :func:`quantile`.
+    The result is the smallest n with ⌈(n + 1) coverage⌉ ≤ n, see :func:`quantile`. Raises
+    ValueError unless the coverage is in (0, 1).
 
     Example:
         >>> least_rows(0.9), least_rows(0.8), least_rows(0.99)

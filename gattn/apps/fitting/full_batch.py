@@ -191,7 +191,9 @@ class EpochChoice:
 
 
 def _masked_mean(output: Tensor, target: Tensor, loss: Loss) -> Tensor:
-    """Return the mean loss of outputs [g, u] over the targets [g, t] that are not NaN."""
+    """Return the mean loss of outputs [g, u] over the targets [g, t] that are not NaN; NaN if all
+    are.
+    """
     labelled = ~target.isnan()
     lost = loss(output, target.nan_to_num(0.0))
     return torch.where(labelled, lost, 0.0).sum() / labelled.sum()

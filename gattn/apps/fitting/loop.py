@@ -180,7 +180,8 @@ def fit_network(
 
     Raises:
         TrainingError: the folder contains a damaged checkpoint or the checkpoint of another
-            training; no label is known; or the loss is not finite.
+            training; the training part is empty; a part has no label; the loss is not finite, or
+            not one number for each target; or there is no GPU for the accelerator ``gpu``.
         OSError: the checkpoint cannot be written; the previous checkpoint is unchanged.
     """
     if not len(train):
@@ -279,7 +280,9 @@ class _Training:
         return self.is_finished or seconds >= CHECKPOINT_INTERVAL
 
     def state(self) -> dict[str, Any]:
-        """Return the content of a checkpoint."""
+        """Return the content of a checkpoint. Its tensors are not copied, so the next step changes
+        them.
+        """
         return {
             "fingerprint": self.fingerprint,
             **{name: part.state_dict() for name, part in self._stateful().items()},
@@ -409,7 +412,8 @@ class _Training:
 
 
 def _device(accelerator: str) -> torch.device:
-    """Return the device of a training.
+    """Return the device of a training: for ``auto`` and ``gpu`` a CUDA GPU, or else Apple's MPS;
+    for ``auto`` without either, the CPU.
 
     Raises:
         TrainingError: the accelerator is ``gpu``, and there is none.
@@ -431,7 +435,7 @@ def _fingerprint(
     starts: Mapping[str, float],
 ) -> str:  # fmt: skip
     """Return a hash of the values that must be unchanged to resume a training run: the settings,
-    the sizes of the parts, and the initial weights.
+    ``starts``, the sizes of the parts, and the initial weights.
     """
     facts = STATE, settings, len(train), len(validate)
     digest = hashlib.sha256(repr(facts).encode())

@@ -46,7 +46,8 @@ def absolute_error(output: Tensor, target: Tensor) -> Tensor:
 def regression_loss(error: str = "mse", *, is_bounded: bool = False) -> Loss:
     """Return the loss of an error, ``"mae"`` or ``"mse"``.
 
-    With ``is_bounded`` it is :func:`bounded`.
+    With ``is_bounded``, a label has a lower and an upper end, and the loss is that of
+    :func:`bounded`.
     """
     loss = {"mae": absolute_error, "mse": squared_error}[error]
     return bounded(loss) if is_bounded else loss

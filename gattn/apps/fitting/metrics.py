@@ -165,13 +165,13 @@ def undefined_metrics(
     classes: Sequence[Sequence[object]] = (),
 ) -> dict[str, str]:
     """Return the reasons why some metrics are undefined, for all or for some targets. Raises
-    ValueError if the shapes of labels and predictions differ.
+    ValueError if there are names, but not one for each target.
 
     Args:
         y: [k] or [k, t] labels in the format of :func:`regression_metrics` or
             :func:`classification_metrics`, NaN for missing labels.
         metrics: names of the metrics that are checked.
-        names: names of the t targets.
+        names: names of the t targets; empty to name them by their indices.
         classes: the two labels of each target; empty for numbers.
 
     Returns:
@@ -298,8 +298,8 @@ def _errors(y: Tensor, predicted: Tensor) -> dict[str, float]:
 
 
 def _squares(values: Tensor) -> tuple[float, float]:
-    """Divide the values by their largest magnitude; return the sum of their squares, and this
-    magnitude.
+    """Divide one or more values by their largest magnitude; return the sum of their squares, and
+    this magnitude, or 1 if all values are 0.
 
     Without the division, squares of very small and very large numbers would leave the range of
     float64.

@@ -178,7 +178,9 @@ class AdamW:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Update the weights by one AdamW step."""
+        """Update the weights by one AdamW step. Parameters whose start is later do not change, but
+        the running means of their gradients do.
+        """
         rate, momentum = self.cycle.at(self.updates)
         self.steps += 1
         for start in dict.fromkeys(self.starts):
@@ -211,7 +213,7 @@ class AdamW:
             average.copy_(buffer)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the optimizer for a checkpoint."""
+        """Return the state of the optimizer for a checkpoint. The tensors are not copied."""
         return {
             "steps": self.steps, "updates": self.updates, "means": self.means,
             "squares": self.squares,

@@ -13,7 +13,7 @@ def moments(values: Tensor) -> tuple[Tensor, Tensor]:
     of 1e-12 or 1e12, and for a standard deviation of 1e-3 around a mean of 1e6.
 
     Args:
-        values: [k, t] float64; NaN for missing values.
+        values: [k, t] float64 with at least one row; NaN for missing values.
 
     Returns:
         The means and the standard deviations, both [t] float64. The standard deviation of a column

@@ -224,7 +224,7 @@ class Multiclass(Task):
     def undefined(
         self, y: Tensor, names: Sequence[object], classes: Sequence[Sequence[object]]
     ) -> dict[str, str]:
-        """Return the reasons of all targets."""
+        """Return the reasons for each metric, joined by semicolons if several targets have one."""
         reasons: dict[str, str] = {}
         for name, kinds, column in zip(names, classes, y.T):
             title = f"{name!r}: " if len(names) > 1 else ""
@@ -252,7 +252,9 @@ class ClassIndices(Multiclass):
         return [predicted]
 
     def measure(self, y: Tensor, predicted: Tensor) -> dict[str, float]:
-        """Compute the result of :func:`gattn.apps.fitting.metrics.multiclass_metrics`."""
+        """Compute the result of :func:`gattn.apps.fitting.metrics.multiclass_metrics`. The labels
+        must not be missing.
+        """
         return metrics.multiclass_metrics(y.long(), predicted)
 
 
