@@ -349,7 +349,9 @@ def visible(cell: str) -> str:
 
 
 def missing_column(table: Table, required: Sequence[str]) -> str:
-    """Return an error message about a required column that is missing or occurs twice."""
+    """Return an error message about the first required column that does not occur exactly once in
+    the header; there must be such a column.
+    """
     header = table.columns
     column = next(column for column in required if header.count(column) != 1)
     times = header.count(column)
@@ -407,7 +409,8 @@ def _without_nul(table: Table, lines: Iterator[str]) -> Iterator[str]:
 
 def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
     """Yield the cells of each nonempty row (including the header) with the number of its first
-    line. Raises ValueError for bytes that are not valid text, and for a file that is no CSV file.
+    line. Raises ValueError for bytes that are not valid text, for a cell that is too long and, if
+    ``strict`` is True, for a quote that is not closed or stands within a cell.
     """
     path, line = table.path, 1
     try:

@@ -57,7 +57,8 @@ def marked_encoding(path: Path, *, compressed: bool = False) -> str:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the file is a workbook, an archive or a file of molecular structures.
+        ValueError: the file is not a table of text, but for example a workbook, an archive, a file
+            of molecular structures or a JSON file.
     """
     with gzip.open(path) if compressed else path.open("rb") as file:
         start = file.read(16)

@@ -54,7 +54,9 @@ class SmilesTable(Table):
     """
 
     def rows(self, start: int = 0) -> Iterator[TableRow]:
-        """Yield the rows, beginning with row number ``start``."""
+        """Yield the rows, each with a SMILES and a name that may be empty, without the first
+        ``start`` rows. Raises ValueError if the compressed file is damaged.
+        """
         with readable(self.path):
             yield from islice(self._lines(), start, None)
 
@@ -77,8 +79,8 @@ class ParquetTable(Table):
     """Parquet file; a missing value is an empty text."""
 
     def rows(self, start: int = 0) -> Iterator[TableRow]:
-        """Yield the rows, beginning with row number ``start``. Raises ValueError if the file is not
-        a Parquet file.
+        """Yield the rows without the first ``start`` rows. The line of a row is its index in the
+        file, counted from 0. Raises ValueError if the file is not a Parquet file.
         """
         names = list(self.columns)
         with open_parquet(self.path) as file:
@@ -118,8 +120,8 @@ def open_molecules(
         smiles: the columns of SMILES, one for each molecule of a row; see :func:`smiles_names`. A
             SMILES file has the columns ``smiles`` and ``name``.
         required: further columns that the file must have.
-        encoding: encoding of a CSV file; by default, the encoding of its byte order mark, or UTF-8
-            if there is none.
+        encoding: encoding of a CSV file; None for the encoding of its byte order mark, or UTF-8 if
+            there is none. It has no effect on other files.
         on_bad_bytes: see :class:`gattn.apps.tables.csv_table.Table`.
 
     Returns:

@@ -25,7 +25,7 @@ number.
 
 
 def read_days(cells: Sequence[str]) -> NDArray[np.float64]:
-    """Convert dates of ISO 8601 to days since 1970; other texts give NaN.
+    """Convert dates of ISO 8601 to days since 1970 in UTC; other texts give NaN.
 
     >>> read_days(["1970-01-02", "1970-02", "1970-01-01 12:00", "1970"]).tolist()
     [1.0, 31.0, 0.5, nan]
@@ -41,8 +41,8 @@ def read_days(cells: Sequence[str]) -> NDArray[np.float64]:
 def read_times(cells: Sequence[str]) -> NDArray[np.float64]:
     """Convert the cells of a column of times to numbers; NaN for other texts.
 
-    If most cells are numbers, such as years, they are read as numbers, otherwise as dates of ISO
-    8601, in days since 1970.
+    If at least as many cells are numbers, such as years, as are dates of ISO 8601, the numbers are
+    read, and if more cells are dates, the dates in days since 1970.
 
     >>> read_times(["1970-01-02", "1970-02", "soon"]).tolist()
     [1.0, 31.0, nan]
@@ -364,7 +364,9 @@ def _number(body: str, signs: tuple[str, str]) -> float | None:
 
 
 def _options(bodies: Iterable[str]) -> tuple[str, ...]:
-    """Return the options with which all numbers of a column can be parsed."""
+    """Return the options of the commands with which all numbers of a column can be parsed, several
+    if the column is ambiguous, and none if no option parses all of them.
+    """
     distinct = {body for body in bodies if body and not INFINITE.fullmatch(body)}
     every, options = "".join(distinct), []
     for decimal, thousands in FORMATS:
