@@ -134,7 +134,8 @@ def in_order(
 
 @contextmanager
 def _deferred_signals() -> Iterator[None]:
-    """Delay SIGINT and SIGTERM until the end of a ``with`` block that starts child processes.
+    """Delay SIGINT and SIGTERM until the end of a ``with`` block that starts child processes. In
+    another thread than the main one, the block has no effect.
 
     A child process that is interrupted while it starts would print a traceback. Child processes
     inherit the blocked SIGINT, because an interrupt in a terminal is sent to all processes, and

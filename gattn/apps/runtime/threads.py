@@ -211,7 +211,9 @@ class Background(Generic[Result]):
         return self
 
     def result(self) -> Result:
-        """Wait until the computation ends; return its result or raise its error."""
+        """Wait until the computation ends; return its result or raise its error. Call this method
+        inside the block, because a cancelled computation has no result.
+        """
         self._thread.join()
         if self._errors:
             raise self._errors[0]
