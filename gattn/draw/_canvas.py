@@ -119,7 +119,9 @@ class Canvas:
 
     @staticmethod
     def wrap(text: str, *, size: float = 12.0, max_width: float) -> list[str]:
-        """Split a text at its spaces into lines of at most ``max_width``."""
+        """Split a text at its spaces into lines of at most ``max_width`` pixels. A wider word is a
+        line.
+        """
         lines: list[str] = []
         for word in _printable(text).split(" "):
             longer = f"{lines[-1]} {word}" if lines else word

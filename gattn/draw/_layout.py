@@ -96,7 +96,9 @@ def _sorted(groups: Iterable[set[int]]) -> list[list[int]]:
 def _place(
     graph: networkx.Graph, members: list[int], communities: list[list[int]]
 ) -> NDArray[np.float64]:
-    """Return positions [k, 2] of the members of a connected component."""
+    """Return the positions [k, 2] of the members of a connected component, in the order of
+    ``members``.
+    """
     if len(communities) == 1:
         return _spring(graph, members, 1.5)
     position = {}
@@ -108,7 +110,9 @@ def _place(
 
 
 def _spring(graph: networkx.Graph, members: list[int], distance: float) -> NDArray[np.float64]:
-    """Return the positions [k, 2] of the members by networkx's spring layout with seed 0."""
+    """Return the positions [k, 2] of the members, in their order, by networkx's spring layout with
+    seed 0.
+    """
     import networkx
 
     spring = networkx.spring_layout(
@@ -120,7 +124,9 @@ def _spring(graph: networkx.Graph, members: list[int], distance: float) -> NDArr
 def _place_discs(
     graph: networkx.Graph, communities: list[list[int]], radii: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return centres [c, 2] for the discs of c communities, so that the discs do not overlap."""
+    """Return centres [c, 2] for the discs of c communities. Discs that overlap are moved apart, in
+    2,000 steps.
+    """
     import networkx
 
     index = {node: i for i, each in enumerate(communities) for node in each}
@@ -169,7 +175,9 @@ def _divide(sizes: Sequence[int], corner: Point, sides: Point) -> list[tuple[Poi
 
 
 def _fit(positions: NDArray[np.float64], corner: Point, sides: Point) -> NDArray[np.float64]:
-    """Scale positions [n, 2] so that they fill a rectangle, with a margin of 0.5 at each side."""
+    """Scale positions [n, 2] so that they fill a rectangle, with a margin of 0.5 at each side, or
+    of half of a shorter side. Equal coordinates are moved to the middle of the rectangle.
+    """
     low, extent = positions.min(0), np.ptp(positions, axis=0)
     margin = np.minimum(0.5, sides / 2)
     share = np.where(extent > 0, (positions - low) / np.where(extent > 0, extent, 1), 0.5)

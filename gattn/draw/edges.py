@@ -57,7 +57,7 @@ def strongest_edges(
     Args:
         edges: [2, e] pairs of nodes.
         weights: [e] weight of each edge.
-        count: number of edges to choose, as long as each node can have one.
+        count: number of edges to choose; more are chosen if more nodes have an incoming edge.
 
     Example:
         >>> edges, weights = np.array([[0, 1, 2, 0], [1, 2, 0, 2]]), np.array([0.1, 0.6, 0.9, 0.4])

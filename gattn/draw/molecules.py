@@ -78,8 +78,8 @@ def draw_molecule(
 
     Raises:
         ValueError: a SMILES that RDKit cannot read, more than :data:`DRAWN_ATOMS` atoms, a wrong
-            number of weights, a weight that is not finite, or a scale that is not positive and
-            finite.
+            number of weights, a weight that is not finite, a scale that is not positive and finite,
+            or another format.
         ImportError: RDKit or matplotlib, whose font is used, is not installed.
 
     Example:
@@ -117,7 +117,7 @@ def shared_scale(weights: Sequence[Weights]) -> float:
     """Choose a common scale of colours for the weights of many molecules.
 
     The scale is the 99th percentile of the magnitudes, so that one outlier does not make all other
-    colours pale, rounded up to two digits.
+    colours pale, or the maximum if this percentile is 0; it is rounded up to two digits.
 
     Args:
         weights: one list per molecule; infinite weights and NaN are ignored.
@@ -208,7 +208,8 @@ def _separate_components(mol: Mol) -> None:
 
 
 def _turn(mol: Mol, size: tuple[int, int]) -> None:
-    """Turn a molecule that is larger than its panel to the angle at which it is scaled down least.
+    """Turn a molecule that is larger than its panel to the angle at which it is scaled down least,
+    if the scale then differs by more than 5 %.
 
     A long chain is then drawn along the diagonal or the longer side of the panel.
     """
@@ -230,7 +231,9 @@ def _turn(mol: Mol, size: tuple[int, int]) -> None:
 
 
 def _fit(mol: Mol) -> tuple[int, int]:
-    """Return the width and height in pixels of a panel in which bonds have their usual length."""
+    """Return the width and height in pixels of a panel in which bonds have their usual length,
+    within the limits for small and large molecules.
+    """
     positions = mol.GetConformer().GetPositions()[:, :2]
     extent = (np.ptp(positions, axis=0) + 3) * _ANGSTROM
     width, height = np.clip(extent, (_NARROWEST, _LOWEST), _LARGEST).tolist()
@@ -238,7 +241,9 @@ def _fit(mol: Mol) -> tuple[int, int]:
 
 
 def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray) -> None:
-    """Draw a molecule in its panel. Weights are given as multiples of the scale."""
+    """Draw a molecule in its panel. Weights are given as multiples of the scale; atoms with less
+    than 5 % of it have no disc.
+    """
     shown = {i: w for i, w in enumerate(weights.tolist()) if abs(w) >= _SMALLEST_SHARE}
     options = canvas.drawer.drawOptions()
     # Draw all elements in black, because colours show the weights.
@@ -290,8 +295,9 @@ def _legend(
     canvas: Canvas, scale: float, label: Sequence[str], beyond: bool, halves: range,
     height: int,
 ) -> None:  # fmt: skip
-    """Draw the legend on the canvas: the label, and discs for weights in steps of half
-    the scale.
+    """Draw the legend in the lowest ``height`` pixels of the canvas: the lines of the label, and a
+    disc for each weight in ``halves``, in steps of half the scale. If weights are ``beyond`` the
+    scale, the ends have the signs ≤ and ≥.
     """
     middle, step = canvas.width / 2, min(58.0, canvas.width / 6)
     centre = (halves[0] + halves[-1]) / 2

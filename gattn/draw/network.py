@@ -113,7 +113,8 @@ def sample_network(
 def _quotas(counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     """Return the number of nodes [c] to draw of each class, given the number of its nodes [c].
 
-    The sum of the result is ``most``.
+    The sum of the result is ``most``. Each class with nodes has at least one, unless ``most`` is
+    smaller than the number of these classes.
     """
     exact = counts * most / counts.sum()
     quota = np.maximum(exact.astype(np.int64), counts > 0)
@@ -258,7 +259,9 @@ def _label(text: str) -> str:
 def _frequent(
     value: NDArray[np.float64], names: Sequence[str]
 ) -> tuple[NDArray[np.float64], list[str]]:
-    """Return the classes [n] and their names, with all but the most frequent classes as one."""
+    """Return the classes [n] and their names, renumbered so that all but the ten most frequent
+    classes are one, the last.
+    """
     counts = np.bincount(value.astype(np.int64), minlength=len(names))
     frequent = np.sort(np.argsort(-counts, kind="stable")[:FREQUENT])
     place = np.full(len(names), FREQUENT)
@@ -279,7 +282,7 @@ def _part_drawn(nodes: int, all_nodes: int, edges: int, all_edges: int) -> str:
 
 
 def _check_count(name: str, number: int | None) -> None:
-    """Raise ValueError unless a number is an integer of at least 0."""
+    """Raise ValueError unless a number is None or an integer of at least 0."""
     is_whole = isinstance(number, Integral) and not isinstance(number, bool)
     if number is not None and not (is_whole and number >= 0):
         raise ValueError(f"{name} must be a whole number of at least 0; got {number!r}")
