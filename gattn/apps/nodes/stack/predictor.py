@@ -309,9 +309,11 @@ class StackedPredictor:
 
 
 def network_from_state(tensors: dict[str, Tensor], state: Mapping[str, Any]) -> NodePredictor:
-    """Restore an attention network from the result of its method :meth:`NodePredictor.state`."""
+    """Restore an attention network from the result of its method :meth:`NodePredictor.state`.
+    Raises KeyError for an unknown class, and otherwise as :meth:`NodePredictor.from_state`.
+    """
     kinds = NodePredictor, ResidualPredictor, LabelledPredictor, SampledPredictor
-    kind = next(kind for kind in kinds if kind.__name__ == state["kind"])
+    kind = {kind.__name__: kind for kind in kinds}[state["kind"]]
     return kind.from_state(tensors, state)
 
 
