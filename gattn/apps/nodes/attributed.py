@@ -242,7 +242,8 @@ def attributed_graph(
         see :func:`gattn.apps.nodes.edges.read_edge_columns`.
 
     Raises:
-        GraphError: there are no nodes, or two nodes have the same name.
+        GraphError: there are no nodes, two nodes have the same name, or an edge leads to a node
+            that does not exist.
     """
     if not len(nodes):
         raise GraphError("the graph has no nodes")
@@ -368,7 +369,16 @@ def _unique_edges(
 
 
 def _sorted_pairs(parts: Sequence[NDArray], nodes: int, kind: type) -> Tensor:
-    """Concatenate edges, sort them by destination and source, and remove repetitions: [2, e]."""
+    """Concatenate edges, sort them by destination and source, and remove repetitions.
+
+    Args:
+        parts: arrays [2, k] of edges.
+        nodes: number of nodes.
+        kind: dtype of the result, int32 or int64.
+
+    Returns:
+        [2, e] edges.
+    """
     key = np.empty(sum(part.shape[1] for part in parts), np.int64)
     start = 0
     for source, destination in parts:

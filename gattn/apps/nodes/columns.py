@@ -120,8 +120,8 @@ class ColumnEncoder:
         return write_features(self.columns, table, nodes.where)
 
     def unknown_columns(self, nodes: Nodes) -> list[str]:
-        """Return a note for each column if none of its values occurred in training, so that its
-        values have no features.
+        """Return a note for each column with a value or a gap that did not occur in training, so
+        that it has no feature; see :meth:`Column.unknown`.
         """
         present = [column for column in self.columns if column.name in nodes.table.columns]
         notes = (column.unknown(nodes.column(column.name)) for column in present)
@@ -129,7 +129,8 @@ class ColumnEncoder:
 
 
 def name_words(name: Hashable) -> str:
-    """Return the words of a node's name, and the first three letters of the first word.
+    """Return the words of a node's name in lower case, of two letters or more, and the first three
+    letters of the first one after ``start_``; "" if there are no words.
 
     >>> name_words("libfoo2-dev"), name_words(17)
     ('libfoo dev start_lib', '')
@@ -240,7 +241,10 @@ class Column:
         return counts.get(self.kind, 1 + self.gaps)
 
     def features(self, values: pd.Series, where: Where = at_row) -> sp.csr_matrix:
-        """Encode n values of the column as features [n, width]."""
+        """Encode n values of the column as features [n, width]. A category that did not occur in
+        training has zeros, and the features of a text have unit length or are zeros. Raises
+        GraphError for a value of a numeric column that is no finite number.
+        """
         if self.kind == "number":
             return sp.csr_matrix(np.stack(self.scaled(values, where), 1))
         texts = as_texts(values)
@@ -254,8 +258,9 @@ class Column:
         return sp.csr_matrix(sp.diags(1 / np.where(norm > 0, norm, 1)) @ weighed)
 
     def scaled(self, values: pd.Series, where: Where = at_row) -> list[NDArray[np.float64]]:
-        """Return the features of a numeric column: n scaled numbers and, if training values are
-        missing, n marks of missing values.
+        """Return the features of a numeric column: n scaled numbers, 0 for a missing value, and, if
+        training values are missing, n marks that are 1 for a missing value. Raises GraphError for a
+        value that is no finite number.
         """
         numbers = _checked_numbers(values, where)
         missing = np.isnan(numbers)
@@ -263,8 +268,8 @@ class Column:
         return [scaled, missing.astype(float)] if self.gaps else [scaled]
 
     def unknown(self, values: pd.Series, items: str = "nodes") -> str:
-        """Return a note if none of the column's values occurred in training, so that they have no
-        features; otherwise "".
+        """Return a note if some values are missing and none was missing in training, or if some are
+        categories that did not occur in training, so that they have no features; otherwise "".
 
         Args:
             values: the column of a graph that was not used for training.

@@ -66,7 +66,9 @@ def column_title(name: Hashable) -> str:
 
 
 def as_names(column: pd.Series) -> pd.Series:
-    """Convert names to texts that can be compared between files: both 7 and 7.0 become "7"."""
+    """Convert names to texts that can be compared between files, without white space around them;
+    an empty name becomes ``pandas.NA``. In a column of floats that are whole, 7.0 becomes "7".
+    """
     column = column.reset_index(drop=True)
     if pd.api.types.is_float_dtype(column) and (column.dropna() % 1 == 0).all():
         column = column.astype("Int64")
@@ -561,7 +563,9 @@ def _pair(titles: Sequence[str], left: Sequence[int]) -> tuple[int, int]:
 def _by_stem(
     titles: Sequence[str], left: Sequence[int], words: Sequence[str]
 ) -> Mapping[str, list[tuple[int, int]]]:
-    """Return the index of a word and the position of its column, by the rest of the title."""
+    """Return lists of pairs by the rest of a title: the index of a word in ``words``, and the
+    position of a column, among those in ``left``, whose title begins or ends with it.
+    """
     stems: dict[str, list[tuple[int, int]]] = {}
     for place in left:
         for stem, word in _stems(titles[place], words).items():
@@ -587,7 +591,17 @@ def _stems(title: str, words: Sequence[str]) -> dict[str, int]:
 
 
 def _rank(stem: str, source: int, destination: int) -> tuple[int, int]:
-    """Return the rank of a pair of columns; the pair of the lowest rank contains the names."""
+    """Return the rank of a pair of columns; the pair of the lowest rank contains the names.
+
+    Args:
+        stem: rest of both titles without the words.
+        source: index of a word in :data:`SOURCES`.
+        destination: index of a word in :data:`DESTINATIONS`.
+
+    Returns:
+        0 for titles that are words, 1 for longer titles, or 2 if a word is a single character; and
+        the index of the source.
+    """
     weak = 1 in (len(SOURCES[source]), len(DESTINATIONS[destination]))
     return WEAK if weak else int(bool(stem)), source
 

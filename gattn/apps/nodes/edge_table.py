@@ -17,7 +17,9 @@ from gattn.apps.nodes.scratch import Matrix
 
 
 def row_codes(table: pd.DataFrame, dtype: np.dtype) -> NDArray:
-    """Return a number for each row, which is equal for equal rows; missing values are equal."""
+    """Return a number for each row, [m] of an integer ``dtype``, which is equal for equal rows and
+    different for others; missing values are equal.
+    """
     if table.columns.empty:
         return np.zeros(len(table), dtype)
     groups = table.groupby(list(table), dropna=False, sort=False, observed=True)
@@ -25,7 +27,9 @@ def row_codes(table: pd.DataFrame, dtype: np.dtype) -> NDArray:
 
 
 def first_of_equal(*keys: NDArray) -> NDArray[np.bool_]:
-    """Return a mask of the positions whose keys do not occur at an earlier position."""
+    """Return a mask [m] of the positions whose combination of keys, arrays [m], does not occur at
+    an earlier position.
+    """
     # A stable sort needs less memory than the hash table of pandas' duplicated.
     order = np.lexsort(keys)
     is_new = np.zeros(len(order), bool)
@@ -55,14 +59,17 @@ def is_symmetric(source: NDArray, destination: NDArray, codes: NDArray) -> bool:
 def message_ages(
     times: NDArray, at: NDArray | None, pairs: NDArray, rows: NDArray
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Return a mask of the edges whose messages do not go backwards in time, and the ages of the
-    edges.
+    """Compare the times of edges with those at which their destinations are predicted.
 
     Args:
         times: [n] times at which the nodes are predicted.
-        at: times of the rows of the edges; None if edges have the times of their sources.
+        at: [m] times of the rows of the edge table; None if edges have the times of their sources.
         pairs: [2, e] edges.
         rows: [e] row of each edge.
+
+    Returns:
+        A mask [e], True if neither the time of the source nor that of the edge is later than that
+        of the destination; and the ages [e], the times from the edges to their destinations.
     """
     source, destination = pairs
     is_open = times[source] <= times[destination]

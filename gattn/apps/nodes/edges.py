@@ -182,8 +182,9 @@ def edge_weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
 
 
 def learn_weights(edges: EdgeTable, name: str, where: Where) -> tuple[float, float, list[str]]:
-    """Return the mean of the positive weights, the standard deviation of their logarithms, and
-    notes. Raises GraphError if no weight is positive, or one is not a number.
+    """Return the mean of the positive weights, the standard deviation of their logarithms (1 if
+    they are all equal), and notes. Raises GraphError if the column does not exist, if no weight is
+    positive, or if one is missing, negative or not a number.
     """
     weights = edge_weights(edge_column(edges, name), where)
     positive = weights[weights > 0]
@@ -204,8 +205,9 @@ def all_zero(name: str) -> str:
 
 
 def learn_types(edges: EdgeTable, name: str) -> tuple[Column | None, list[str]]:
-    """Return the edge types, of which the first have their own features, and notes. The types are
-    None if there are less than two. Raises GraphError if the column does not exist.
+    """Return the column of edge types, whose categories begin with the most frequent type, and
+    notes. The first :data:`TYPES` types have features of their own. The column is None if there are
+    fewer than two types. Raises GraphError if the column does not exist.
     """
     texts = as_texts(edge_column(edges, name), gaps=False)
     counts = Counter(text for text in texts if text)
@@ -230,8 +232,14 @@ def learn_types(edges: EdgeTable, name: str) -> tuple[Column | None, list[str]]:
 def learn_cuts(
     columns: Sequence[Column], table: pd.DataFrame, where: Where
 ) -> tuple[tuple[str, tuple[float, ...]], ...]:
-    """Return the standardised quartiles of the first numeric columns, as a dictionary by column
-    name.
+    """Return the standardised quartiles of the first :data:`QUARTILE_COLUMNS` numeric columns: for
+    each column its name and its quartiles, ascending. Quartiles that equal the minimum are left
+    out, and so is a column without other quartiles.
+
+    Args:
+        columns: encoders of the columns.
+        table: rows of the edges.
+        where: describes the position of an edge.
     """
     cuts = []
     for column in [one for one in columns if one.kind == "number"][:QUARTILE_COLUMNS]:
@@ -245,8 +253,8 @@ def learn_cuts(
 
 
 def column_numbers(block: Matrix) -> NDArray[np.float64]:
-    """Return the numbers [m] of a numeric column, given its features [m, 1] or (with a mask of
-    missing values) [m, 2].
+    """Return the standardised numbers [m] of a numeric column, given its features [m, 1] or (with a
+    mask of missing values) [m, 2]; NaN for a missing value that has a mask.
     """
     dense = np.asarray(block.todense(), np.float64)
     return np.where(dense[:, 1:].any(1), np.nan, dense[:, 0])
@@ -378,8 +386,10 @@ class EdgeEncoder:
         return edges.select(weights > 0) if (weights == 0).any() else edges
 
     def _structure(self, graph: AttributedGraph) -> tuple[Tensor, Tensor, EdgeStructure]:
-        """Return the directed edges, the edges along which messages are sent, and the row of the
-        edge table for each of them. Raises GraphError if a time is missing or cannot be read.
+        """Return the edges ``arcs`` [2, k] in the direction of the data, the edges ``edge_index``
+        [2, e] along which messages are sent, both sorted by destination and source, and the rows of
+        the edge table for them. Edges that are equal in the columns that are read are merged.
+        Raises GraphError if a column or a time is missing or cannot be read.
         """
         edges = self._edges(graph)
         names = [*self.names, *([self.time] if self.has_edge_times else [])]
@@ -426,8 +436,9 @@ class EdgeEncoder:
         return _as_tensor(arcs), _as_tensor(messages), structure
 
     def _inputs(self, structure: EdgeStructure, names: Sequence[Hashable]) -> EdgeInputs:
-        """Return the features and the weights of the edges of a graph, and their logarithms. Raises
-        GraphError for a value that cannot be used.
+        """Return the tensors for the edges of a graph: features, weights and their logarithms, and
+        the division of the edges by type and by quartile. Raises GraphError for a value that cannot
+        be used.
         """
         rows, edge_rows, arc_rows = structure.rows, structure.edge_rows, structure.arc_rows
 
@@ -475,9 +486,13 @@ class EdgeEncoder:
         )  # fmt: skip
 
     def _features(self, blocks: Sequence[Matrix], structure: EdgeStructure) -> Tensor | None:
-        """Return the features of the edges of ``edge_index``, [e, width]; None if there are none.
+        """Return the features of the edges of ``edge_index``, [e, width] float32; None if there are
+        none.
 
-        In a compact graph, they are in a temporary file if they are large.
+        The columns are the blocks, then the standardised age if there are times, then the direction
+        if it is a feature: 1 along the edge of the data, -1 against it, and 0 if the edges of this
+        graph have no direction. In a compact graph, the features are in a temporary file if they
+        are large.
 
         Args:
             blocks: features of the rows, [m, d] each.
@@ -591,8 +606,8 @@ def merged_edges_note(graph: AttributedGraph, encoder: EdgeEncoder | None) -> li
 
 
 def _with_days(values: pd.Series, is_date: bool, where: Where) -> pd.Series:
-    """Convert a column of dates to days; another column is returned unchanged. Raises GraphError
-    for a date that cannot be read.
+    """Convert a column of dates to days since 1970, NaN for a missing date; another column is
+    returned unchanged. Raises GraphError if a date cannot be read, or if the column is empty.
     """
     if not is_date:
         return values
@@ -601,7 +616,9 @@ def _with_days(values: pd.Series, is_date: bool, where: Where) -> pd.Series:
 
 
 def _read_notes(encoder: EdgeEncoder) -> list[str]:
-    """Return a note on the columns that the encoder reads."""
+    """Return a list with one note on the columns that the encoder reads; an empty list if it reads
+    none.
+    """
     kinds = {"number": "numbers", "category": "categories", "text": "texts"}
     parts = [
         f"{column.name!r} ({'dates' if column.name in encoder.dates else kinds[column.kind]})"

@@ -51,10 +51,11 @@ def fit_predictor(
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     threads: int = 0,
 ) -> AnyPredictor:
-    """Train the model that the settings select, and return it; see :meth:`NodePredictor.fit`.
+    """Train the model that the settings select, and return it with its predictions of the
+    validation part; see :meth:`NodePredictor.fit`.
 
     Raises:
-        ValueError: the model does not read such a graph.
+        TrainingError: a part has no label, or a loss is not finite.
     """
     arguments = problem, settings, on_epoch, threads
     if settings.model == "stacked":
@@ -65,7 +66,10 @@ def fit_predictor(
 
 
 def training_notes(predictor: AnyPredictor, graph: AttributedGraph) -> list[str]:
-    """Return a sentence if a graph lacks nodes of the training, whose labels are then not used."""
+    """Return a sentence if a stack cannot use all labels of the training for a graph, because the
+    graph is another network, or because it lacks nodes of the training. The list is empty if it has
+    all of them, and for a model that is no stack.
+    """
     if not isinstance(predictor, StackedPredictor):
         return []
     places = predictor.training_places(graph)
@@ -135,6 +139,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         Raises:
             GraphError: the graph, an attribute or the labels cannot be trained on.
             ValueError: a parameter is out of its range.
+            TrainingError: a loss is not finite.
         """
         # This call raises an error for invalid parameters before the graph is read.
         self.settings()
@@ -183,7 +188,8 @@ class NodeEstimator(SerializableEstimator, Parameters):
                 it defines the time at which a node is predicted; otherwise it is not used.
 
         Raises:
-            ValueError: if time and label are the same column.
+            ValueError: time and label are the same column.
+            GraphError: a column is missing or cannot be read.
         """
         left = [name for name in (label, self.label, *leave, *splits.MASKS) if name is not None]
         if label is None:
@@ -241,7 +247,10 @@ class NodeEstimator(SerializableEstimator, Parameters):
             The fitted estimator (``self``).
 
         Raises:
-            GraphError: a part has no labelled node, or the training part contains only one class.
+            GraphError: a part has no labelled node, or the training part contains only one class,
+                or only one number.
+            ValueError: a parameter is out of its range.
+            TrainingError: a loss is not finite.
         """
         notes = self.check_split(y, split)
         encoded = replace(encoded, notes=(*encoded.notes, *notes))
@@ -313,7 +322,13 @@ class NodeEstimator(SerializableEstimator, Parameters):
 
         Returns:
             For each layer a pair: edges [2, e] from source to destination, including the self-loops
-            that the layer adds, and weights [e, h], which sum to 1 over the edges into a node.
+            that the layer adds, and weights [e, h], which sum to 1 over the edges into a node. With
+            several types of nodes, the edges join the nodes of all types, of which those of the
+            predicted type are the first.
+
+        Raises:
+            NotFittedError: the estimator was not fitted.
+            GraphError: the graph lacks an attribute, or no graph was passed to a loaded estimator.
         """
         read = self.read(graph)
         layers = self.predictor_.attention(read)
@@ -326,7 +341,9 @@ class NodeEstimator(SerializableEstimator, Parameters):
         Warns about attribute values that did not occur in training and therefore have no feature.
 
         Raises:
-            GraphError: the graph is None and the estimator was loaded from a folder.
+            NotFittedError: the estimator was not fitted.
+            GraphError: the graph is None and the estimator was loaded from a folder, or a column of
+                edges is missing or cannot be read.
         """
         check_is_fitted(self, "predictor_")
         if graph is not None:
@@ -519,7 +536,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
 
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
         """Store the classes of the labels, and return the labels encoded as by
-        :meth:`encode_labels`.
+        :meth:`encode_labels`. Raises GraphError if there are fewer than two different labels, or
+        too many to be classes.
         """
         self.classes_ = find_classes(values, where)
         return self.encode_labels(values, where)

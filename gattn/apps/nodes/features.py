@@ -97,8 +97,8 @@ class FeatureEncoder(ColumnEncoder):
         return _structure(graph, self.walk_steps)
 
     def unknown(self, graph: AttributedGraph) -> list[str]:
-        """Return a note for each column of nodes or edges if none of its values occurred in
-        training, so that its values have no features.
+        """Return a note for each column of nodes or edges with a value or a gap that did not occur
+        in training, so that it has no feature.
 
         Args:
             graph: a graph other than the graph of :meth:`fit`.
@@ -211,9 +211,10 @@ def _two_steps(graph: AttributedGraph) -> int:
 
 
 def _structure(graph: AttributedGraph, steps: int) -> Tensor:
-    """Compute features from the structure of a graph without attributes: [n, 3 + steps].
+    """Compute features from the structure of a graph without attributes: [n, 3 + steps] float32.
 
-    The features are the logarithms of in- and out-degrees, ones, and return probabilities.
+    The features are the logarithms of one plus the in- and out-degrees, ones, and the return
+    probabilities of 1, 2, ... steps. If the edges or nodes have times, out-degrees are zeros.
     """
     into, out = (degree.float().log1p() for degree in _degrees(graph))
     if _has_times(graph):

@@ -216,7 +216,8 @@ def read_list(
 
 
 def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
-    """Return the lines that contain edges, and a note on the number of comment lines.
+    """Return the lines that contain edges, and notes: on the number of comment lines, and
+    ``UNDIRECTED`` if the first line says that the file contains each edge once for both directions.
 
     Raises:
         GraphError: the lines have another format.
@@ -300,7 +301,9 @@ def _is_decimal(line: _Line) -> bool:
 
 
 def _split(line: _Line, separator: str) -> list[str]:
-    """Split a line into the two names and the fields after them."""
+    """Split a line into the two names and the fields after them; empty fields at its end are left
+    out.
+    """
     words = _cells(line, separator) if separator else _words(line)
     while words and not words[-1]:
         words.pop()
@@ -327,7 +330,9 @@ def _words(line: _Line) -> list[str]:
 
 
 def _check(line: _Line, words: Sequence[str], separator: str) -> None:
-    """Raise a GraphError if a line does not contain two names."""
+    """Raise a GraphError if a line does not contain two names or, in a file that is separated by
+    white space, if a quote is not closed or if more words precede the attributes.
+    """
     if len(words) < 2 or not all(words[:2]):
         hint = "" if separator else ". (In an adjacency list, write one edge in each line.)"
         raise GraphError(f"line {line.number} must have two node names; got {line.text!r}{hint}")
@@ -628,6 +633,9 @@ def read_graph_file(
 
     Returns:
         The graph.
+
+    Raises:
+        GraphError: the graph cannot be read; for other errors, see :meth:`GraphReading.read`.
     """
     return GraphReading(nodes=nodes, **rules).read(path, directed=directed, compact=compact)
 

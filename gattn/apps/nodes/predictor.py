@@ -230,8 +230,9 @@ class NodePredictor:
             return dense[: len(graph)]
 
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
-        """Return the edges [2, e], including added self-loops, and the attention weights [e, h]
-        of each layer.
+        """Return for each layer the edges [2, e], including added self-loops, and the attention
+        weights [e, h]. With several types of nodes, the edges join the nodes of all types, of which
+        those of the predicted type are the first.
         """
         with limited_threads(graph_elements(graph, self.settings), self.threads):
             return attention_weights(self.network, self._whole(graph))

@@ -34,8 +34,8 @@ class Scratch:
         self._count = 0
 
     def array(self, rows: int, columns: int) -> NDArray[np.float32]:
-        """Return a new array [rows, columns] float32, in a new file of the folder if it
-        is large.
+        """Return a new array [rows, columns] float32 whose values are not set. It is in a new file
+        of the folder if it has more than :data:`IN_MEMORY` bytes.
         """
         if 4 * rows * columns <= IN_MEMORY:
             return np.empty((rows, columns), np.float32)
@@ -51,7 +51,9 @@ def pieces(rows: int) -> Iterator[slice]:
 
 
 def sample(nodes: NDArray, count: int, seed: int) -> NDArray:
-    """Return at most ``count`` of the nodes, chosen at random, in ascending order."""
+    """Return at most ``count`` of the nodes: all of them unchanged if there are no more, and
+    otherwise a random choice in ascending order.
+    """
     if len(nodes) <= count:
         return nodes
     return np.sort(np.random.default_rng(seed).choice(nodes, count, replace=False))

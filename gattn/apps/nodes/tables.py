@@ -24,7 +24,8 @@ TEXTS = ("string", "large_string")
 def read_table(
     path: Path, encoding: str | None, cells: CellRules, *, compact: bool = False
 ) -> SourceTable:
-    """Read a CSV or Parquet table, with None for an empty CSV cell.
+    """Read a CSV table, whose cells are texts or None for an empty cell, or a Parquet table, whose
+    columns keep their types.
 
     Args:
         path: the file.
@@ -36,6 +37,7 @@ def read_table(
         FileNotFoundError: the file does not exist.
         GraphError: the file has another ending, is empty, or a row has another number of cells
             than the header.
+        ValueError: a CSV file is not valid text in the encoding, or a file is not a Parquet file.
     """
     if path.suffix.lower() not in TABLES:
         raise GraphError(f"{path} must end in {', '.join(TABLES)}")

@@ -17,7 +17,7 @@ from gattn.data import Split
 
 
 def are_dates(values: pd.Series) -> bool:
-    """Return True if all values except missing ones are ISO 8601 dates.
+    """Return True if all values except missing ones are ISO 8601 dates; False if all are missing.
 
     >>> are_dates(pd.Series(["2024-01-31", None])), are_dates(pd.Series(["2024", "2025"]))
     (True, False)

@@ -56,7 +56,8 @@ class CellRules:
                 edges"``.
 
         Returns:
-            The table, and a note for each column that was changed.
+            The table; and notes on the columns that were changed, and on those whose points may
+            separate thousands.
 
         >>> table = pd.DataFrame({"size": ["0,5", "2,25", "-"]})
         >>> CellRules(missing=["-"]).read(table, ";")[0]["size"].tolist()
@@ -71,8 +72,17 @@ class CellRules:
 def _with_gaps(
     table: pd.DataFrame, words: Sequence[str], owner: str = ""
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return a table in which every cell that equals one of ``words`` is missing, and notes on
-    these cells.
+    """Mark the missing values of a table, which the user named.
+
+    Args:
+        table: attributes of nodes or edges.
+        words: texts that stand for a missing value. Texts are compared without the white space
+            around them; a word that is a number is also compared with numbers.
+        owner: text that follows the name of a column in a note.
+
+    Returns:
+        The table, in which these cells are None and their columns have the dtype object; and a note
+        for each of these columns. Without words, the table itself and no notes.
     """
     gaps = {word.strip() for word in words}
     if not gaps:
@@ -106,7 +116,7 @@ def _numbers(
 
     Args:
         original: the table.
-        formats: the formats to try.
+        formats: the formats to try; the first that reads all texts of a column is used.
         is_chosen: True if the user chose the format, which then also reads numbers with a point.
         owner: follows the name of a column in the notes.
     """
@@ -479,7 +489,11 @@ class SourceTable:
 
 
 def _parsed_lists(values: pd.Series) -> tuple[pd.Series, list[str]]:
-    """Return a column in which texts that are lists of numbers are lists, and a note on them."""
+    """Return a column in which texts that are lists of numbers are lists, None for a missing value,
+    and a note. If another text is no such list, or if lists without brackets have different
+    lengths, the column is returned unchanged; there is a note if its first text is a list in
+    brackets.
+    """
     first = next((value for value in values if isinstance(value, str) and value.strip()), "")
     if _parsed_list(first) is None and not BRACKETS.match(first):
         return values, []
@@ -536,7 +550,8 @@ def _joined(values: pd.Series) -> pd.Series:
 
 def _list_columns(values: pd.Series, names: Sequence[Hashable]) -> pd.DataFrame:
     """Convert lists of numbers to one column per list position, with NaN for nodes without a list.
-    Raises GraphError if the lists have different lengths.
+    ``names`` are the names of the nodes, for messages. Raises GraphError if the lists have
+    different lengths, or if a value is not a list of numbers.
     """
     lists = [
         None if gone else _list_of_numbers(value, values.name)

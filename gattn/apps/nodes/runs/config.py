@@ -131,7 +131,9 @@ class NodeRunSettings(GraphSettings):
         return self.data or ", ".join(edges.partition("=")[0] for edges in self.edges)
 
     def check(self) -> None:
-        """Check the tables, the memory and the split. Raises SettingsError otherwise."""
+        """Raise SettingsError if the tables do not describe one network, the memory is no size, the
+        split is unknown, or a split by time lacks the column of times.
+        """
         super().check()
         self._check_tables()
         if self.memory:
@@ -145,8 +147,8 @@ class NodeRunSettings(GraphSettings):
             raise SettingsError("split time needs the column of times: --time COL")
 
     def _check_tables(self) -> None:
-        """Check the settings of a network with several tables of nodes. Raises SettingsError
-        otherwise.
+        """Raise SettingsError if a setting needs several tables of nodes and there is one, if the
+        options of several tables have another form, or if they exclude a setting.
         """
         if not self.is_typed:
             if self.label_type:

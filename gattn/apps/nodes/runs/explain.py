@@ -93,7 +93,7 @@ def explain_node(
         The explanation. It has no neighbours if the node has no edges.
 
     Raises:
-        GraphError: the graph has no node of this name, or is compact.
+        GraphError: the graph has no node of this name, has several types of nodes, or is compact.
     """
     if graph.network is not None:
         raise GraphError(
@@ -152,8 +152,8 @@ def place_of(graph: AttributedGraph, node: Hashable) -> int:
 
 
 def _attention(predictor: AnyPredictor, graph: AttributedGraph, place: int) -> dict[int, float]:
-    """Return the attention weights of a node's incoming edges in the last layer, one for each
-    source node.
+    """Return the attention weights of the edges into a node in the last layer, by the index of the
+    source: means over the heads, which are summed over repeated edges.
     """
     layers = predictor.attention(graph)
     if not layers:
@@ -245,6 +245,7 @@ def explain_graph_node(
         FileNotFoundError: a file of the graph, or the folder in which ``out`` is created, does not
             exist.
         FileExistsError: ``out`` exists.
+        ImportError: matplotlib or networkx, which draw the picture, is missing.
     """
     estimator = load_estimator(run).set_params(threads=threads)
     with new_folder(out) as folder:

@@ -64,7 +64,8 @@ def predict_graph(
         GraphError: the graph cannot be read, or lacks an attribute that the model reads.
         FileNotFoundError: a file of the graph, or the folder of ``out``, does not exist.
         FileExistsError: ``out`` exists.
-        ValueError: the ending of ``out`` is not that of a table.
+        ValueError: the ending of ``out`` is not that of a table, or the coverage is not above 0 and
+            below 1.
     """
     check_table_ending(out)
     estimator = load_estimator(run).set_params(threads=threads)

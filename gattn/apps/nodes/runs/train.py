@@ -324,13 +324,14 @@ def run_trials(
 ) -> list[Trial]:
     """Run the trials in several processes that have one thread each.
 
-    On a small graph a training step is too short to be shared among threads.
+    On a small graph a training step is too short to be shared among threads. A single trial, and
+    the trials on a compact graph, run one after the other in this process.
 
     Args:
         trainer: the inputs that all trials share.
         runs: number of trials.
-        workers: number of processes; a few trials run one after the other in this process.
-        on_epoch: called after each epoch if one process runs all trials.
+        workers: number of processes; 1 for this process alone.
+        on_epoch: called after each epoch if this process runs all trials.
         on_run_end: called after each trial, in order.
 
     Returns:
@@ -641,9 +642,10 @@ def _summary(
 
 
 def _parts(run: NodeRun) -> tuple[list[str], list[Any]]:
-    """Return the part of each node, and its label; "" for a node without a label.
+    """Return the part of each node, and its label: a class or a number, "" for a node without one.
 
-    Validation nodes that the predicting model was fitted to have the part ``val_refit``.
+    The part is ``train``, ``val`` or ``test``; ``val_refit`` for validation nodes to which a model
+    of the stack was fitted; ``none`` for other nodes with a label, and otherwise ``unlabelled``.
     """
     estimator = run.estimator
     parts = ["none" if has_label else "unlabelled" for has_label in run.y.isfinite().tolist()]

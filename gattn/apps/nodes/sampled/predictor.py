@@ -97,7 +97,9 @@ class SampledPredictor(ResidualPredictor):
                 def run(
                     ends: tuple[Tensor, Tensor], part: Graph, edges: Tensor | None = None
                 ) -> Tensor:
-                    """Compute the layer for one range of nodes and their sampled edges."""
+                    """Compute the layer for one range of nodes, from all edges into them, whose
+                    indices in the graph are ``edges``.
+                    """
                     terms = {name: one[edges] for name, one in inputs.terms.items()}
                     return network.layer(place, ends[0], part, part.num_dst, terms)
 
@@ -111,7 +113,7 @@ class SampledPredictor(ResidualPredictor):
 
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
         """Return for each layer edges [2, e] and their attention weights [e, h]. The edges are
-        sampled around 64 nodes, one of which is the node of highest degree.
+        sampled around at most 64 nodes, one of which is the node with the most incoming edges.
 
         The weights of a node sum to 1 over its sampled edges.
         """
@@ -131,8 +133,8 @@ class SampledPredictor(ResidualPredictor):
     def _attention(
         self, graph: AttributedGraph, seeds: NDArray[np.int64], fanout: int
     ) -> list[tuple[Tensor, Tensor]]:
-        """Return the attention weights in the neighbourhoods of seed nodes, with at most ``fanout``
-        edges into each.
+        """Return for each layer edges [2, e] and their attention weights [e, h], in the
+        neighbourhoods of seed nodes, with at most ``fanout`` edges into each.
         """
         layers = self.settings.layers
         with limited_threads(ALL, self.threads):

@@ -132,6 +132,8 @@ def read_for_training(
 
     Raises:
         GraphError: the graph cannot be read.
+        ValueError: a file that ends in ``.parquet`` is not a Parquet file.
+        FileNotFoundError: a file does not exist.
     """
     if settings.is_typed:
         graph = settings.reading.read(
@@ -159,7 +161,9 @@ def read_for_training(
 
 def _parquet_sizes(settings: NodeRunSettings) -> tuple[int, int, int] | None:
     """Return the numbers of nodes, of values and of edges, from the metadata of Parquet tables;
-    None if the graph is not in Parquet tables. Raises ValueError if a file is not a Parquet file.
+    None if a file is no Parquet table, is empty or does not exist. Without a table of nodes, the
+    number of nodes is taken to be that of the edges. Raises ValueError if a file that ends in
+    ``.parquet`` is not a Parquet file.
     """
     paths = [Path(path) for path in (settings.data, *settings.tables) if path]
     if any(path.suffix.lower() != ".parquet" or not path.is_file() for path in paths):

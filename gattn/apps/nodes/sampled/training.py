@@ -93,8 +93,9 @@ class SampledBatches:
         return len(self.nodes)
 
     def batch(self, positions: Tensor) -> tuple[Any, Tensor, None]:
-        """Return the neighbourhoods of the nodes at these positions, and their labels. Unless the
-        batches are fixed, torch's random generator draws the seed.
+        """Return the neighbourhoods of the nodes at these positions, their labels [b, 1], and None,
+        because all losses have the factor 1. If the batches are fixed, the first position is the
+        seed of the neighbourhoods; otherwise torch's random generator draws it.
         """
         seed = int(positions[0] if self.is_fixed else torch.randint(1 << 62, ()))
         sample = self.sampler.sample(self.nodes[positions], random_seed=seed)
@@ -117,7 +118,7 @@ def fit_sampled(
     computed. At the end, the network has the weights of the epoch with the lowest loss.
 
     Args:
-        network: the network.
+        network: the network, which is trained in place.
         loss: element-wise function of outputs and labels.
         inputs: features and edges.
         y: [n] float64 classes from 0, or standardised numbers.

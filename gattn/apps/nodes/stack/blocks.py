@@ -38,7 +38,9 @@ TYPED = 1024
 
 
 def as_matrix(x: Tensor) -> Matrix:
-    """Convert features [n, d], dense or ``torch.sparse_csr``, to a sparse matrix of SciPy."""
+    """Convert features [n, d], dense or ``torch.sparse_csr``, to a CSR matrix of SciPy, [n, d]
+    float32. The zeros of dense features are not stored.
+    """
     if x.layout == torch.strided:
         return sp.csr_matrix(x.float().numpy())
     parts = x.values().float().numpy(), x.col_indices().numpy(), x.crow_indices().numpy()
@@ -60,7 +62,8 @@ class Reduction:
         """Return the projection that is fitted to features [n, d] by a randomised singular value
         decomposition.
 
-        The axes are the first right singular vectors. Up to ``WIDE`` features are not reduced.
+        The axes are at most :data:`REDUCED` right singular vectors. Up to :data:`WIDE` features are
+        not reduced, and the axes are [0, 0].
         """
         n, d = x.shape
         if d <= WIDE:
@@ -117,18 +120,24 @@ class Blocks:
 
     @property
     def joined(self) -> Matrix:
-        """Features [n, d] of the nodes, sparse, with those of ``neighbours.contexts``."""
+        """Features [n, d] of the nodes, sparse, followed by those of ``neighbours.contexts``. If
+        there are contexts, each block is scaled by :class:`Scaler`.
+        """
         if not self.neighbours.contexts:
             return sp.csr_matrix(self.x)
         parts = [self.x, *self.neighbours.contexts]
         return Scaler.fit(parts).join(parts)
 
     def hops(self) -> list[Matrix]:
-        """Return the features of the nodes, their means over one and two steps, and the degrees,
-        for linear models.
+        """Return the blocks of features of the nodes, [n, ...] each, that linear models read.
 
         The means over two steps are computed from the reduced features if the means of all features
-        would have too many entries.
+        would have more than about :data:`STORED` entries.
+
+        Returns:
+            In this order: the features, sparse; their means over one step, one block or one for
+            each direction of the edges; their means over two steps; ``neighbours.degrees``; and the
+            result of :meth:`edge_blocks`.
         """
         means, x = self.neighbours.means, sp.csr_matrix(self.x)
         first = [one @ x for one in self.neighbours.one_hop()]
@@ -139,12 +148,13 @@ class Blocks:
         return [x, *first, second, self.neighbours.degrees, *self.edge_blocks()]
 
     def split_hops(self) -> list[Matrix]:
-        """Return the blocks of :meth:`hops` for perceptrons: a list of sparse blocks, and a dense
-        one at its end.
+        """Return the blocks of :meth:`hops` for perceptrons: a list of sparse blocks, and one dense
+        block [n, ...] float32 at its end, in which the other blocks are joined.
 
-        The means over two steps are those of the reduced features. The features and their means
-        over one step are sparse if the reduction is not the identity and the means have few
-        entries. Otherwise they are reduced, too.
+        The means over two steps are those of the reduced features, and dense. If features are not
+        reduced, all blocks are dense. Otherwise the features are sparse, and so are their means
+        over one step if these have at most :data:`FIRST_STORED` entries; with more entries, means
+        of the reduced features replace them, and are dense.
         """
         means, z = self.neighbours.means, self.reduced
         one_hop = self.neighbours.one_hop()
@@ -172,17 +182,18 @@ class Blocks:
         return [*sparse, dense]
 
     def edge_blocks(self) -> list[NDArray[np.float32]]:
-        """Return means over the neighbours of each edge type, and means of the edges' features.
+        """Return blocks [n, ...]: means of the reduced features over the neighbours of each edge
+        type, means of the edges' features, and ``neighbours.contexts``.
 
-        The list is empty if no columns of edges are read. With many types and features, the means
-        are those of a random projection of the features.
+        The list is empty if a graph of one type has no columns of edges that are read. With many
+        types and features, the means are those of a random projection of the features.
         """
         parts = self._edge_parts()
         return [part[0] @ part[1] if isinstance(part, tuple) else part for part in parts]
 
     def _edge_parts(self) -> list[Any]:
-        """Return the blocks of :meth:`edge_blocks`; a pair stands for the product of a matrix and
-        features. Wide features are projected by a random matrix with a fixed seed.
+        """Return the blocks of :meth:`edge_blocks`; a pair (matrix, features) stands for the
+        product of both. Wide features are projected by a random matrix with a fixed seed.
         """
         neighbours, parts = self.neighbours, []
         if neighbours.typed:

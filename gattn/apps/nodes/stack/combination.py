@@ -50,7 +50,7 @@ class Combination:
 
         Returns:
             The weights and factors, with the predictions of the validation part that
-                :func:`cross_fit` combines.
+                :func:`cross_fit` combines; for classes, they are corrected by the factors.
         """
         y, is_class = to.y, to.is_class
         parts, truth = _rows(outputs, to.val), y[to.val]
@@ -87,7 +87,11 @@ class Combination:
         return replace(self, validation=validation)
 
     def predict(self, parts: Mapping[str, NDArray]) -> NDArray[np.float64]:
-        """Combine predictions [n, outputs] of the components, by name."""
+        """Combine predictions [n, outputs] of the components, by name.
+
+        Without the component ``labels``, the weights ``other`` are used, and the probabilities of
+        classes are not corrected by the factors.
+        """
         is_class, has_labels = bool(self.factors), READS_LABELS in parts
         weights = self.weights if has_labels else self.other
         first = next(iter(parts.values()))

@@ -144,8 +144,8 @@ class Components:
             )
 
         def fit_one(name: str, inputs: Sequence[Any]) -> None:
-            """Fit one component and store it; a component that does not depend on what has changed
-            is taken from ``like``.
+            """Fit one component and store it; a component whose name is in ``reuse``, other than
+            ``walks``, is taken from ``like``.
             """
             old = None if like is None else like.models[name]
             # The inputs of `walks` depend on the training nodes.
@@ -160,8 +160,9 @@ class Components:
         return new, new._predict(blocks, fit_one, with_labels=True)
 
     def with_train(self, places: NDArray) -> Components:
-        """Return the models for a changed network. ``places`` [k] contains the positions of the
-        training nodes in it; the labels of nodes at -1 are left out.
+        """Return a copy of the models for a changed network. ``places`` [k] contains the positions
+        of the training nodes in it; the labels of nodes at -1, and the weights of ``walks`` for
+        them, are left out.
         """
         mask, models = places >= 0, dict(self.models)
         if isinstance(model := models.get("walks"), Linear):
@@ -190,8 +191,9 @@ class Components:
         *,
         with_labels: bool,
     ) -> dict[str, NDArray[np.float32]]:
-        """Return the predictions of the models. ``fit`` is called with the name and the inputs of
-        each linear model and perceptron before it predicts.
+        """Return the predictions [n, outputs] of the models, by name. ``fit`` is called with the
+        name and the inputs of each linear model and perceptron before it predicts. Without
+        ``with_labels``, only the components :data:`LABEL_FREE` predict.
         """
         neighbours, scratch = blocks.neighbours, blocks.scratch
         n, outputs = blocks.x.shape[0], self.labels.shape[1]

@@ -195,11 +195,13 @@ class ConsistentNetworks(nn.Module):
 
     @torch.no_grad()
     def _predict(self, inputs: Inputs) -> Tensor:
-        """Return the probabilities of the classes of each node, [n, outputs]."""
+        """Return the probabilities of the classes of each node, [n, outputs]. The networks are then
+        in evaluation mode.
+        """
         return self.eval()(inputs).softmax(2).mean(1)
 
     def predict(self, x: Matrix, means: Matrix) -> NDArray[np.float32]:
-        """Return the probabilities of the classes for all nodes of a graph, [n, outputs].
+        """Return the probabilities of the classes for all nodes of a graph, [n, outputs] float32.
 
         Args:
             x: [n, d] sparse features.

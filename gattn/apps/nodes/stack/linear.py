@@ -97,13 +97,15 @@ class Linear:
 
     @classmethod
     def fit(cls, blocks: Sequence[Matrix], to: Targets, like: Linear | None = None) -> Linear:
-        """Fit a linear model for each penalty, and return the one with the lowest validation loss.
+        """Fit linear models from the strongest penalty to the weakest until the validation loss no
+        longer falls, and return the one with the lowest loss.
 
         Args:
             blocks: blocks of features [n, ...] of all nodes, dense or sparse.
             to: classes for logistic regression, or numbers for ridge regression. At most 30,000
                 nodes of each part are used, drawn at random by its seed.
-            like: model whose penalty is used; None to choose it by the validation part.
+            like: model whose penalty is used; None, or a model with the penalty 0, to choose it by
+                the validation part.
 
         Warns:
             ConvergenceWarning: a logistic regression stopped after 40 steps. Callers may ignore it,
@@ -133,8 +135,8 @@ class Linear:
         return self._outputs(self.scaler.join(blocks))
 
     def _outputs(self, x: Matrix) -> NDArray[np.float64]:
-        """Return the outputs of n rows, [n, outputs]: class probabilities, or numbers in
-        regression.
+        """Return the outputs of n rows x [n, d], which are already scaled: [n, outputs] class
+        probabilities, or numbers in regression.
         """
         out = np.asarray(x @ self.weight, np.float64) + self.bias
         if not self.is_class:
@@ -163,7 +165,8 @@ def _logistic(
     x: Matrix, y: NDArray, classes: int, strengths: Sequence[float], scaler: Scaler
 ) -> Iterator[Linear]:
     """Yield logistic regressions fitted to features [k, d] and classes [k]. There is one for each
-    inverse penalty in ``strengths``; with a single class, one constant model.
+    inverse penalty in ``strengths``, and each fit starts from the previous one. If the k nodes have
+    a single class, there is one constant model with the penalty 0.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -191,7 +194,8 @@ def _ridge(
     x: Matrix, y: NDArray, classes: int, strengths: Sequence[float], scaler: Scaler
 ) -> Iterator[Linear]:
     """Yield ridge regressions fitted to features [k, d] and numbers [k]. There is one for each
-    inverse penalty in ``strengths``.
+    inverse penalty s in ``strengths``, whose penalty is the square root of k, divided by s. The
+    number of outputs, ``classes``, is 1.
     """
     from sklearn.linear_model import Ridge
 

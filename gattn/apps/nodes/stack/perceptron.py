@@ -173,8 +173,16 @@ class Perceptron(nn.Module):
 
 
 def _split(blocks: Sequence[Matrix], scaler: Scaler) -> tuple[Matrix, Tensor]:
-    """Return one matrix of the scaled sparse blocks, which has no columns without them, and one
-    tensor of the dense blocks.
+    """Return the sparse and the dense blocks of features of k nodes in the form that a perceptron
+    reads.
+
+    Args:
+        blocks: blocks [k, ...], at least one of them dense.
+        scaler: factors of the sparse blocks.
+
+    Returns:
+        The sparse blocks, scaled and joined to a CSR matrix [k, s] float32, which has no columns if
+        there are none; and the dense blocks, joined to a tensor [k, d] and not scaled.
     """
     x = np.hstack([block for block in blocks if not sp.issparse(block)])
     sparse = list(filter(sp.issparse, blocks))

@@ -227,7 +227,7 @@ class StackedPredictor:
         return {name: self._in_unit(part) for name, part in self._parts(graph).items()}
 
     def _in_unit(self, predicted: NDArray) -> Tensor:
-        """Return standardised predictions in the unit of the labels."""
+        """Return a copy of standardised predictions in the unit of the labels."""
         return torch.tensor(predicted) * self.network.std + self.network.mean
 
     def _parts(self, graph: AttributedGraph) -> dict[str, NDArray]:
@@ -292,7 +292,7 @@ class StackedPredictor:
 
         Raises:
             KeyError: an entry of the state is missing.
-            ValueError: a tensor is missing or has another shape.
+            RuntimeError: a tensor of a network is missing or has another shape.
             SettingsError: a setting is unknown or out of range.
         """
         settings = from_table(NodeSettings, state["settings"])
@@ -320,8 +320,8 @@ def network_from_state(tensors: dict[str, Tensor], state: Mapping[str, Any]) -> 
 def _network_part(
     network: NodePredictor, graph: AttributedGraph, components: Components | None
 ) -> dict[str, NDArray]:
-    """Return the standardised predictions [n, outputs] of an attention network, by its name. A
-    network that reads labels reads those of ``components``.
+    """Return the standardised predictions [n, outputs] float32 of an attention network, by its
+    name. A network that reads labels reads those of ``components``, and none if it is None.
     """
     if components is not None and isinstance(network, LabelledPredictor):
         output = network.predict_labelled(graph, components.train, components.labels)
@@ -370,7 +370,8 @@ def network_kind(graph: AttributedGraph) -> type[NodePredictor]:
 
 def _limit_epochs(settings: NodeSettings, products: int) -> NodeSettings:
     """Return the settings of an attention network whose epoch computes a number of products. On a
-    large graph, it makes fewer and larger steps.
+    large graph, it has fewer epochs, at least 20, and a learning rate that is higher by the square
+    root of the same factor.
     """
     epochs = min(settings.epochs, max(FEWEST_EPOCHS, int(MAX_PRODUCTS / max(products, 1))))
     rate = settings.learning_rate * (settings.epochs / epochs) ** 0.5
@@ -379,7 +380,8 @@ def _limit_epochs(settings: NodeSettings, products: int) -> NodeSettings:
 
 @contextmanager
 def _one_thread(threads: int) -> Iterator[None]:
-    """Limit operators and BLAS libraries to one thread, and ignore warnings of scikit-learn.
+    """Limit BLAS libraries to one thread, and torch's operators to ``threads`` threads, or to one
+    if it is 0. Warnings of scikit-learn on convergence and on the number of classes are ignored.
 
     The threads of a BLAS library would wait actively between small products.
     """

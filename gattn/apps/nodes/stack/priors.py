@@ -97,7 +97,10 @@ def class_factors(
 
 
 def _differ(one: NDArray, other: NDArray, classes: int) -> bool:
-    """Return whether the classes [m] and [n] of two groups of nodes have different frequencies."""
+    """Return whether the classes [m] and [n] of two groups of nodes have different frequencies,
+    with a probability below :data:`CHANCE` that this is by chance. The result is False if a group
+    is empty, or if both have the same single class.
+    """
     from scipy.stats import chi2_contingency
 
     counts = np.stack([np.bincount(some, minlength=classes) for some in (one, other)])
@@ -145,7 +148,9 @@ def _fit(predicted: NDArray, truth: NDArray) -> NDArray[np.float64]:
 
 
 def _frequencies(predicted: NDArray, q: NDArray) -> NDArray[np.float64]:
-    """Estimate the class frequencies [c] of nodes from their predictions [n, c]."""
+    """Estimate the class frequencies [c] of nodes from their predictions [n, c], given the mean
+    predictions q [c] of the validation part.
+    """
     frequencies = q
     for _ in range(STEPS):
         expected = scale_classes(predicted, frequencies / q).mean(0)

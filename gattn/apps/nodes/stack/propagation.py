@@ -176,6 +176,9 @@ def edge_means(
         mask: [k], the edges that are used.
         features: [m, d] sparse features.
         rows: [k], the row of features of each edge.
+
+    Returns:
+        [n, d] float32; zeros for a node without an edge in the mask.
     """
     out = np.zeros((nodes, features.shape[1]), np.float32)
     counts = np.zeros((nodes, 1), np.int64)
@@ -213,14 +216,14 @@ def propagate(
 
     Args:
         means: [n, n] means over neighbours.
-        labels: [k, c], one-hot classes or numbers.
+        labels: [k, c], one-hot classes or numbers; k is at least 1.
         train: [k], the nodes that have these labels.
         steps: number of steps.
 
     Returns:
-        [n, c + 1]: the weighted mean of the labels that reach a node, for a training node from its
-        neighbours, and in the last column the sum of the weights. A node that no label reaches has
-        the mean of all labels.
+        [n, c + 1] float32: the weighted mean of the labels that reach a node, for a training node
+        from its neighbours, and in the last column the sum of the weights. A node that no label
+        reaches has the mean of all labels.
 
     Reference:
         Zhu and Ghahramani, "Learning from labeled and unlabeled data with label propagation"
@@ -262,7 +265,8 @@ def propagate_folds(
         spread: the result of :func:`propagate`.
 
     Returns:
-        [n, c + 1]. The row of a training node does not depend on its label.
+        [n, c + 1], a new array. The row of a training node does not depend on its label, unless it
+        is the only training node.
     """
     spread = spread.copy()
     fold = np.random.default_rng(seed).permutation(len(train)) % min(FOLDS, len(train))
@@ -292,7 +296,10 @@ def label_features(
         scratch: temporary files of the result.
 
     Returns:
-        Blocks of features [n, c]. Those of a training node do not depend on its label.
+        Blocks of features [n, c] float32, which do not depend on a training node's own label: means
+        over one step, over all neighbours, then those of ``along``, then those of the first 512 / c
+        matrices of ``typed``; and means over two steps, over all neighbours and, with ``along``,
+        over the nodes with a common destination and those with a common source.
     """
     n, c = guess.shape
     complete = guess.astype(np.float32)
@@ -346,8 +353,8 @@ def walks(means: Matrix, train: NDArray) -> Matrix:
 
 
 def weighted_graph(matrix: Matrix) -> tuple[Graph, Tensor]:
-    """Return a sparse matrix as a graph, whose edges lead from columns to rows, and the weights of
-    the edges, [e, 1].
+    """Return a CSR matrix as a graph, whose edges lead from columns to rows, and the weights of the
+    edges, [e, 1] float32. The indices of the matrix are sorted in place.
     """
     matrix.sort_indices()
     pointers, columns = (

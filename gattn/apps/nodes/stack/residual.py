@@ -198,8 +198,8 @@ class LabelledPredictor(ResidualPredictor):
     _network_class = LabelledNetwork
 
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[Any]:
-        """Return a part of the training with the labels of the training nodes, one-hot,
-        as inputs.
+        """Return the training input for given nodes, whose targets are their labels y. The one-hot
+        labels of the training nodes in the receptive field are inputs.
         """
         part, train = super()._part(problem, nodes, y), problem.train
         labels = torch.zeros(self._network_graph(problem.graph).x.shape[0], problem.outputs)

@@ -42,7 +42,9 @@ class TrainingNodes:
 
     @classmethod
     def fit(cls, graph: AttributedGraph, train: NDArray[np.int64]) -> TrainingNodes:
-        """Store the names of the nodes ``train`` [k], and the edges with the smallest hashes."""
+        """Store the names of the nodes ``train`` [k], which are indices, and the edges with the
+        smallest hashes, at most :data:`SAMPLE`.
+        """
         hashes = _name_hashes(graph)
         keys, ends = np.zeros(0, np.uint64), np.zeros((0, 2), np.uint64)
         for more, *both in _edges(graph, hashes):
@@ -105,7 +107,10 @@ def _hash_texts(kind: str, texts: Any) -> NDArray[np.uint64]:
 def _edges(
     graph: AttributedGraph, hashes: Mapping[str, NDArray[np.uint64]]
 ) -> Iterator[tuple[NDArray[np.uint64], ...]]:
-    """Yield the hashes of edges, and those of the names of their sources and destinations."""
+    """Yield, for each chunk of k edges, three arrays [k] uint64: the hashes of the edges, and those
+    of the names of their sources and of their destinations. ``hashes`` are the hashes of the names
+    of nodes by type, as :func:`_name_hashes` returns them.
+    """
     network = graph.network
     if network is None:
         tables = [(np.uint64(0), hashes[""], hashes[""], graph.edge_index)]

@@ -39,7 +39,8 @@ def pool(
         is_class: True for probabilities.
 
     Returns:
-        [n, c].
+        [n, c] float64. If all weights are 0, all classes have equal probabilities. Numbers need a
+        weight other than 0.
 
     Reference:
         Genest and Zidek, "Combining probability distributions" (Statistical Science 1986).
@@ -95,7 +96,7 @@ def fit_weights(
         is_class: True for probabilities.
 
     Returns:
-        The weights [K].
+        The weights [K]; equal weights 1 / K without nodes, or for a single model.
 
     Reference:
         Breiman, "Stacked regressions" (Machine Learning 1996).
@@ -136,7 +137,7 @@ def listwise_weights(scores: NDArray, prior: NDArray) -> NDArray[np.float64]:
         prior: [K] prior weights.
 
     Returns:
-        [K].
+        [K] weights; those below 0.001 are set to 0.
     """
     from scipy.optimize import minimize
 
@@ -167,8 +168,12 @@ def prior_weights(losses: NDArray) -> NDArray[np.float64]:
 
 
 def _regression_weights(predicted: NDArray, y: NDArray, prior: NDArray) -> NDArray[np.float64]:
-    """Return nonnegative weights with sum 1, one for each array of predictions, fitted to
-    standardised numbers [m] by least squares.
+    """Return nonnegative weights [K] with sum 1, fitted to numbers y [m] by least squares.
+
+    Args:
+        predicted: [m, K] the predictions of K models.
+        y: [m] numbers. They and the predictions are divided by the standard deviation of y.
+        prior: [K] prior weights; deviations from them are penalised.
     """
     from scipy.optimize import nnls
 
@@ -202,7 +207,7 @@ def cross_fit(
             None to apply the weights to ``predictions``.
 
     Returns:
-        [m, c]. With more than 5,000 nodes, the weights are fitted to all of them.
+        [m, c]. With more than 5,000 nodes, or fewer than two, the weights are fitted to all nodes.
     """
     count, predicted = len(y), predictions if predicted is None else predicted
     weights = fit_weights(predictions, y, is_class=is_class)
@@ -219,9 +224,9 @@ def cross_fit(
 
 
 def temperature(scores: NDArray, y: NDArray) -> float:
-    """Return the factor of the scores [m, c] with which their softmax predicts the classes [m]
-    best. Deviations of its logarithm from 0 are penalised: on few nodes, the loss alone would often
-    be lowest for the largest factor.
+    """Return the factor of the scores [m, c], one of :data:`EXPONENTS`, with which their softmax
+    predicts the classes [m] best. Deviations of its logarithm from 0 are penalised: on few nodes,
+    the loss alone would often be lowest for the largest factor.
     """
     rows, labels = np.arange(len(y)), y.astype(int)
     losses = []
