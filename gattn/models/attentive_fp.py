@@ -93,8 +93,8 @@ class AttentiveFP(pyg.AttentiveFP, PyGModel):
             One row per molecule, [g, out_channels].
 
         Raises:
-            ValueError: if an input has a wrong shape.
-            TypeError: if x does not have the dtype of the model.
+            ValueError: if an input has a wrong shape, or an index is out of range.
+            TypeError: if the edges have another type, or an input not the dtype of the model.
         """
         check_input("x", x, self.in_channels, self.lin1)
         x = F.leaky_relu(self.lin1(x))

@@ -193,13 +193,15 @@ def _layers(model: BasicGNN | Sequence[Layer]) -> Sequence[Layer]:
 
 
 def _layer(model: BasicGNN, number: int) -> Layer:
-    """Return one layer of a model as a function that includes its activation and normalisation."""
+    """Return one layer of a model as a function that includes its activation and normalisation,
+    which the last layer has only if ``jk`` is set.
+    """
     conv: Any = model.convs[number]
     norm: Any = model.norms[number]
 
     def layer(x: tuple[Tensor, Tensor], graph: Graph, edge_attr: Tensor | None = None) -> Tensor:
-        """Compute one layer of the model with its activation and normalisation for a range of
-        nodes; the last layer also applies the output layer, if there is one.
+        """Compute one layer of the model with its activation and normalisation, if it has them,
+        for a range of nodes; the last layer also applies the output layer, if there is one.
         """
         h, last = conv(x, graph, edge_attr=edge_attr), number == model.num_layers - 1
         if not last or model.jk_mode is not None:

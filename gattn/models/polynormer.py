@@ -104,8 +104,8 @@ class Polynormer(pyg.Polynormer, PyGModel):
             Log-probabilities, [n, out_channels].
 
         Raises:
-            ValueError: if an input has a wrong shape.
-            TypeError: if x does not have the dtype of the model.
+            ValueError: if an input has a wrong shape, or an index is out of range.
+            TypeError: if the edges have another type, or an input not the dtype of the model.
         """
         check_input_of("x", x, self.lin_in)
         local = self._attend_locally(x, graph_among(edge_index, x))

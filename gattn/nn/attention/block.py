@@ -134,8 +134,9 @@ class TransformerBlock(CompositeModule):
 
         Raises:
             ValueError: if memory and memory_graph are missing in a block with cross-attention, if
-                one of them is passed to another block, or for a wrong width.
-            TypeError: if x does not have the dtype of the block.
+                one of them is passed to another block, for a wrong width, or for edges or edge
+                features that do not fit to x.
+            TypeError: if x does not have the dtype of the block, or the edges have another type.
         """
         is_present = {
             memory is not None,
@@ -183,8 +184,9 @@ class TransformerBlock(CompositeModule):
             The attention weights [e, heads], in the order of the caller's edges.
 
         Raises:
-            ValueError: if x does not have ``channels`` features.
-            TypeError: if x does not have the dtype of the block.
+            ValueError: if x does not have ``channels`` features, or for edges or edge features that
+                do not fit to x.
+            TypeError: if x does not have the dtype of the block, or the edges have another type.
         """
         check_input("x", x, self.channels, self.norm1)
         y = self.norm1(x) if self.norm == "pre" else x

@@ -89,8 +89,8 @@ class GraphAttention(Module):
           without edges gets the bias of W_o, or zeros without a bias
 
     Raises:
-        ValueError: for an unknown score, heads that do not divide out_channels, a wrong shape, or
-            edge features with a score that does not use them.
+        ValueError: for an unknown score, an invalid width or dropout, heads that do not divide
+            out_channels, a wrong shape, or edge features with a score that does not use them.
         TypeError: if an input does not have the dtype of the layer.
 
     Reference:
@@ -213,8 +213,9 @@ class GraphAttention(Module):
             The output features, see Shapes.
 
         Raises:
-            ValueError: for a wrong shape, or edge features with a score that does not use them.
-            TypeError: if an input does not have the dtype of the layer.
+            ValueError: for a wrong shape, an index out of range, or edge features that the score
+                does not use.
+            TypeError: if an input does not have the dtype of the layer, or the edges another type.
         """
         q, k = self._query_and_key(query, key)
         v = self._split(self.lin_value, value, "value")
@@ -248,8 +249,9 @@ class GraphAttention(Module):
             batch dimension.
 
         Raises:
-            ValueError: for a wrong shape, or edge features with a score that does not use them.
-            TypeError: if an input does not have the dtype of the layer.
+            ValueError: for a wrong shape, an index out of range, or edge features that the score
+                does not use.
+            TypeError: if an input does not have the dtype of the layer, or the edges another type.
         """
         q, k = self._query_and_key(query, key)
         graph = _graph_between(graph, k, q)

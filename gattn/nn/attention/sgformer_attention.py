@@ -91,8 +91,10 @@ class SGFormerAttention(pyg.SGFormerAttention, Twin):
             The mean of the heads, see Shapes.
 
         Raises:
-            TypeError: for inputs that are not tensors, or a mask that is not boolean.
-            ValueError: for a wrong shape, or arguments that belong to the other format.
+            TypeError: for inputs that are not tensors, dtypes that differ, or a mask that is not
+                boolean.
+            ValueError: for a wrong shape, an index out of range, or arguments that belong to the
+                other format.
         """
         sets = read_sets(x, mask, index, ptr, dim_size)
         query, key, value = (

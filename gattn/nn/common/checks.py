@@ -98,7 +98,9 @@ def shape_of_rows(channels: Any) -> str:
 
 
 def refuse_scripts(*kinds: Any) -> None:
-    """Make ``torch.jit.script`` raise RuntimeError, with advice, for modules of these classes."""
+    """Make ``torch.jit.script`` raise RuntimeError, with advice, for modules of these classes.
+    Other objects are ignored.
+    """
 
     def refuse(self: Any) -> None:
         """Raise RuntimeError, because torch.jit.script cannot compile the module."""

@@ -283,8 +283,8 @@ def _count(index: Tensor) -> int:
 
 
 def _row_segments(index: Tensor, ptr: Tensor | None, rows: int) -> Tensor:
-    """Return the segment of each row, [n]. It is computed from ptr or, if ptr is None, from
-    index.
+    """Return the segment of each row, [n]: int64 from ptr or, if ptr is None, the index in its
+    dtype.
     """
     if ptr is None:
         # Only PyG's class Index has this method.

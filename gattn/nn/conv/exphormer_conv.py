@@ -125,9 +125,9 @@ class ExphormerConv(CompositeModule):
             The new node features.
 
         Raises:
-            ValueError: if x or edge_attr has a wrong shape.
-            TypeError: if edge_attr is missing, or x or edge_attr does not have the dtype of the
-                layer.
+            ValueError: if x or edge_attr has a wrong shape, or an index is out of range.
+            TypeError: if edge_attr is missing, the edges have an unsupported type, or x or
+                edge_attr does not have the dtype of the layer.
         """
         check_input("x", x, self.in_dim, self.lin_query)
         if x.dim() != 2:

@@ -103,8 +103,10 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
             The new node features.
 
         Raises:
-            ValueError: if x, edge_attr or a term of the edges has a wrong shape.
-            TypeError: if edge_attr is missing, or for a dtype that differs from the layer.
+            ValueError: if x, edge_attr or a term of the edges has a wrong shape, or an index is out
+                of range.
+            TypeError: if edge_attr is missing, the edges have an unsupported type, or for a dtype
+                that differs from the layer.
         """
         if x.dim() != 2:
             expected = self.att_r.shape[1]
@@ -154,7 +156,8 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the attention weights [e] after dropout.
+        """Return the attention weights [e] after dropout; their values before dropout are
+        stored.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """

@@ -164,7 +164,8 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
         ptr: OptTensor,
         dim_size: int | None,
     ) -> Tensor:
-        """Return the attention weights [e, h] after dropout.
+        """Return the attention weights [e, h] after dropout; their values before dropout are
+        stored.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """

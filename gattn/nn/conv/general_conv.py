@@ -135,9 +135,11 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
             The new node features.
 
         Raises:
-            ValueError: if an input has a wrong shape, or the layer was created without the setting
-                that it needs: attention for attn_bias, in_edge_channels for edge_attr.
-            TypeError: if edge_attr does not have the dtype of the layer.
+            ValueError: if an input has a wrong shape, an index is out of range, or the layer was
+                created without the setting that it needs: attention for attn_bias, in_edge_channels
+                for edge_attr.
+            TypeError: if the edges have an unsupported type, or an input does not have the dtype of
+                the layer.
         """
         x_src, x_dst = node_pair(x)
         if x_src.dim() != 2 or x_dst.dim() != 2:

@@ -148,9 +148,9 @@ class GPSConv(pyg.GPSConv, Twin):
             The new node features.
 
         Raises:
-            ValueError: if x has a wrong shape, or attn_index or attn_attr is passed with another
-                attention than exphormer.
-            TypeError: if x is not a tensor.
+            ValueError: if x or batch has a wrong shape, or attn_index or attn_attr is passed with
+                another attention than exphormer.
+            TypeError: if x is not a tensor, or attn_index or attn_attr is missing for exphormer.
         """
         check_width("x", x, self.channels)
         local = 0

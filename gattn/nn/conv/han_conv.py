@@ -96,6 +96,8 @@ class HANConv(pyg.HANConv, AttentionConv):
             None for a node type without nodes or without edge types into it.
 
         Raises:
+            KeyError: for a node type that the layer does not have.
+            AttributeError: for an edge type that the layer does not have, as in PyG.
             TypeError: if the edges have an unsupported type, or the dtypes differ.
             ValueError: for a wrong shape, an index out of range, or terms of an unknown edge type.
         """
@@ -125,8 +127,8 @@ class HANConv(pyg.HANConv, AttentionConv):
         return out_dict
 
     def _ends(self, vectors: tuple[Tensor, Tensor], y_src: Tensor, y_dst: Tensor) -> Nodes:
-        """Return the scores a_d . h_i, the scores a_s . h_j and the values h_j for one edge
-        type with the vectors (a_s, a_d).
+        """Return the scores a_d . h_i, the scores a_s . h_j, and the values h_j and h_i for one
+        edge type with the vectors (a_s, a_d).
         """
         value, value_dst = (y.unflatten(-1, (self.heads, -1)) for y in (y_src, y_dst))
         (key,) = head_scores(value, vectors[0])

@@ -116,9 +116,10 @@ class HEATConv(pyg.HEATConv, AttentionConv):
             The new node features.
 
         Raises:
-            ValueError: if an input has a wrong shape, a type is out of range, or edge_attr is
-                missing.
-            TypeError: if types are not integers, or for a dtype that differs from the layer.
+            ValueError: if an input has a wrong shape, an index or a type is out of range, or
+                edge_attr is missing.
+            TypeError: if types are not integers, the edges have an unsupported type, or for a dtype
+                that differs from the layer.
         """
         if x.dim() != 2:
             raise ValueError(

@@ -99,7 +99,9 @@ class HGTConv(pyg.HGTConv, AttentionConv):
             The new features of every node type that is a destination.
 
         Raises:
-            ValueError: if an edge type is not one of the layer's, or an input has a wrong shape.
+            ValueError: if an edge type is not one of the layer's, an input has a wrong shape, or an
+                index is out of range.
+            TypeError: if the edges have an unsupported type, or the dtypes of the terms differ.
         """
         for key in edge_index_dict:
             if key not in self.edge_types_map:

@@ -116,8 +116,11 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
             The new features of the points.
 
         Raises:
-            ValueError: if an input has a wrong shape, or x and pos differ in their numbers of rows.
-            TypeError: if x or pos is not a tensor or a pair of tensors.
+            ValueError: if an input has a wrong shape, x and pos differ in their numbers of rows, an
+                index is out of range, or a network does not return a row for each edge or draws
+                random numbers.
+            TypeError: if x or pos is not a tensor or a pair of tensors, the edges have an
+                unsupported type, or the dtypes differ.
         """
         x_src, x_dst = _pair("x", x, self.in_channels)
         pos_src, pos_dst = _pair("pos", pos, 3)

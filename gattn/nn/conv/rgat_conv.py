@@ -159,9 +159,10 @@ class RGATConv(pyg.RGATConv, AttentionConv):
             ``(out, adj_t)`` with alpha as its values.
 
         Raises:
-            ValueError: if an input has a wrong shape, edge_type is missing or out of range, or
-                edge_attr is passed to a layer without edge_dim.
-            TypeError: if edge_type does not contain integers.
+            ValueError: if an input has a wrong shape, an index is out of range, edge_type is
+                missing or out of range, or edge_attr is passed to a layer without edge_dim.
+            TypeError: if edge_type does not contain integers, the edges have an unsupported type,
+                or the dtypes differ.
         """
         if x.dim() != 2:
             raise ValueError(

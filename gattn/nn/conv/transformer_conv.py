@@ -106,9 +106,10 @@ class TransformerConv(pyg.TransformerConv, AttentionConv):
             edges. For a SparseTensor, ``(out, adj_t)`` with alpha as its values.
 
         Raises:
-            ValueError: if an input has a wrong shape, or edge_attr is missing in a layer with
-                edge_dim.
-            TypeError: if x does not have the dtype of the layer.
+            ValueError: if an input has a wrong shape, an index is out of range, or edge_attr is
+                missing in a layer with edge_dim or passed to a layer without it.
+            TypeError: if the edges have an unsupported type, or an input does not have the dtype of
+                the layer.
         """
         x_src, x_dst = node_pair(x)
         graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst)

@@ -97,10 +97,10 @@ def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
 def _number_pairs(
     node: Tensor, type_index: Tensor, nodes: int, types: int
 ) -> tuple[Pairs | None, Tensor, int]:
-    """Return the pairs, the number of each edge's pair, and the number of pairs.
+    """Return the pairs, the row of each edge's pair, and the number of rows.
 
-    Compiled code cannot read the number of pairs that occur, so it uses all pairs. The pairs are
-    then None, which also holds if most pairs occur.
+    Compiled code cannot read the number of pairs that occur, so it uses all pairs, with a row
+    node * types + type for each. The pairs are then None, which also holds if most pairs occur.
     """
     if not (torch.compiler.is_compiling() or node.is_meta):
         unique, number = torch.unique(type_index * nodes + node, return_inverse=True)

@@ -49,7 +49,8 @@ class SetTransformerAggregation(SegmentReadout, pyg.SetTransformerAggregation, S
 
     Raises:
         TypeError: if an input is a list or an array and no tensor.
-        ValueError: if heads does not divide channels, or x is not two-dimensional.
+        ValueError: if heads does not divide channels, for another invalid setting, or if x is not
+            two-dimensional.
 
     Reference:
         Lee et al., "Set Transformer" (ICML 2019); Buterez et al., "Graph neural networks with
