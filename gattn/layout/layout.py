@@ -70,7 +70,7 @@ class Layout(NamedTuple):
 def without_stats(
     rowptr: Tensor, col: Tensor, perm: Tensor, colptr: Tensor, row: Tensor, csr2csc: Tensor
 ) -> Layout:
-    """Return the layout without its statistics."""
+    """Return the layout that consists of these tensors and empty statistics."""
     empty = rowptr.new_empty(0, dtype=torch.int64)
     return Layout(rowptr, col, perm, colptr, row, csr2csc, empty)
 

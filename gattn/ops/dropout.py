@@ -19,8 +19,8 @@ def dropout(x: Tensor, p: float) -> Tensor:
     .. math:: y = \frac{m}{1 - p} x, \qquad m \sim \mathrm{Bernoulli}(1 - p)
 
     On a CPU, torch draws one random number after the other. This function uses the counter-based
-    generator of attention dropout, which draws many at a time. On other devices it calls
-    torch.nn.functional.dropout.
+    generator of attention dropout, which draws many at a time. On other devices, for other dtypes
+    than fp32, fp64, bf16 and fp16, and inside transforms, it calls torch.nn.functional.dropout.
 
     Args:
         x: dense tensor [*].

@@ -28,6 +28,7 @@ def node_scores(value: Tensor, vectors: Tensor, *, backend: str | None = None) -
 
     Raises:
         TypeError: if the values are not in one of these dtypes.
+        ValueError: for an unknown backend.
         RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
     """
     if value.dtype not in FLOATS:

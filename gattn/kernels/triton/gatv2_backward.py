@@ -231,7 +231,8 @@ def gatv2_backward_query_kernel(
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of the queries and of the weight, and two numbers for each edge.
+    """Compute the gradients of the queries and of the weight, and two numbers for each edge and
+    head.
 
     Rows are destinations. The terms are alpha_ij after dropout times w_ij, and ds_ij, which the
     other passes read. They are stored as [e, h, 2] in CSR order. A program processes every

@@ -167,7 +167,7 @@ class _Plan(NamedTuple):
 
     def allocate_result(self, output: Tensor) -> Tensor:
         """Allocate the result for all edges, given the output for one chunk. A sum is filled
-        with zeros.
+        with zeros and has the accumulation dtype.
         """
         if self.into == "destination":
             dtype = acc_dtype(output.dtype)

@@ -135,7 +135,7 @@ class Reader:
     """Object that gathers the rows for the chunks, one chunk after another.
 
     The kernel writes into the same buffers for every chunk, unless the user's function still refers
-    to a buffer.
+    to a buffer. The first tensors have the kinds ``row_kinds``; those after them have no rows.
     """
 
     def __init__(self, graph: Graph, tensors: Sequence[Tensor], row_kinds: tuple[str, ...]) -> None:

@@ -48,7 +48,7 @@ class ArgumentSpec(NamedTuple):
         return cls(names, isinstance(argument, Tensor), len(flat_tensors(argument)))
 
     def build(self, tensors: Sequence[Tensor]) -> Any:
-        """Return an argument with this structure and these tensors."""
+        """Return an argument with this structure and these tensors; None if there are none."""
         if self.names is not None:
             return dict(zip(self.names, tensors))
         if self.is_single:

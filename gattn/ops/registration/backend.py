@@ -23,10 +23,10 @@ def select(backend: str | None, device: torch.device) -> str:
 
     ``backend``, or else the environment variable ``GATTN_BACKEND``, forces a backend. Otherwise CPU
     tensors use the C++ kernels, and CUDA tensors, which include ROCm tensors, use Triton. All
-    other tensors use the reference, with one warning. The reference also runs inside transforms
-    of torch.func and in forward-mode differentiation, which kernels do not support.
-    torch.onnx.export always traces the reference, because the exported model cannot call gattn's
-    kernels.
+    other tensors use the reference, with one warning. Unless a backend is forced, the reference
+    also runs inside transforms of torch.func and in forward-mode differentiation, which kernels do
+    not support. torch.onnx.export always traces the reference, because the exported model cannot
+    call gattn's kernels.
 
     Raises:
         ValueError: for an unknown name.

@@ -21,7 +21,9 @@ from gattn.ops.registration.operator import (
 def by_reference(
     operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
 ) -> Gradients:
-    """Compute the gradients of an operator by differentiating its reference implementation."""
+    """Compute the gradients of an operator by differentiating its reference implementation. The
+    result has every input by name, with None for one that requires no gradient.
+    """
     rest = [saved[name] for name in operator.reference_args]
     reference = operator.reference
     assert reference is not None

@@ -136,7 +136,13 @@ class Shapes:
 
 
 class OutputSpec:
-    """Declaration of an output in which positions replace letters and names."""
+    """Declaration of an output in which positions replace letters and names.
+
+    Args:
+        out: the declaration.
+        letters: the letters of the operator's shapes.
+        positions: position of each parameter of the operator by name.
+    """
 
     def __init__(self, out: Out, letters: Sequence[str], positions: Mapping[str, int]) -> None:
         self.acc, self.is_conditional = out.acc, bool(out.only_if)
