@@ -86,7 +86,9 @@ class PathReport:
         return tuple(record for record in self.records if record.reason)
 
     def __str__(self) -> str:
-        """Return the records as a table of text with one line for each layer."""
+        """Return the records as a table of text: a line with the names of the columns, and one line
+        for each layer, in which "-" is an empty cell. Without records, return a sentence.
+        """
         if not self.records:
             return "no attention layer of gattn or PyG in this model"
         head = ("module", "layer", "operator", "backend", "path", "reason")
@@ -315,7 +317,9 @@ class _DryMode(TorchDispatchMode):
         self.fake_mode = fake_mode
 
     def without_memory(self, leaf: Any) -> Any:
-        """Replace the floating-point tensors in an input by tensors without memory."""
+        """Replace the floating-point tensors in an input by tensors without memory. An object of
+        PyG with data is copied; any other input is returned unchanged.
+        """
         if isinstance(leaf, BaseData):
             return copy.copy(leaf).apply(self.without_memory)
         if not isinstance(leaf, Tensor) or not _is_dense_float(leaf):

@@ -121,8 +121,8 @@ class Halo:
         return tuple(gathered)
 
     def scatter_add(self, grads: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Send the gradients of halo rows to their owners, and add the received gradients to local
-        rows.
+        """Send the gradients of halo rows, in ``grads`` [m, ...], to their owners, and return the
+        gradients of the local rows, [n, ...], with the received gradients added.
 
         This is the transpose of :meth:`gather`. Sums run over the processes in rank order, so that
         two runs give the same bits. All processes must call this method.

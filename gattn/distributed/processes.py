@@ -61,7 +61,8 @@ def init_processes(backend: str | None = None, *, timeout: float = TIMEOUT) -> I
     Without torchrun there is one process. Every process waits at the end of the block for the
     others. If one dies or raises an error, each of the others raises a :class:`ProcessFailure` that
     names it. They raise it at once if the connection breaks, or after ``timeout`` seconds if the
-    process hangs, plus a few seconds to check which processes are alive.
+    process hangs, plus a few seconds to check which processes are alive. Inside the block, SIGTERM
+    raises SystemExit in the main thread; with nccl, the CUDA device becomes the current one.
 
     Args:
         backend: backend of torch.distributed; None for ``"nccl"`` if torch finds a CUDA device, and

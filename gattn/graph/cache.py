@@ -102,7 +102,9 @@ def entries_of_tensor(tensor: Tensor) -> dict[Any, Any]:
 
 
 def share(matrix: Tensor, other: Tensor) -> None:
-    """Let two sparse matrices that have the same indices share their cache entries."""
+    """Let two sparse matrices that have the same indices share their cache entries, if writes to
+    both can be detected.
+    """
     if _is_cacheable(other) and _is_cacheable(matrix):
         fingerprint = _fingerprint(matrix)
         entries = _entries_of(matrix, fingerprint)

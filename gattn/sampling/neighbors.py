@@ -41,8 +41,8 @@ class NeighborSampler:
 
     Raises:
         TypeError: the graph is not a Graph, or num_neighbors are not ints.
-        ValueError: the graph is bipartite or not on the CPU, or an entry of num_neighbors is
-            below -1.
+        ValueError: the graph is bipartite or not on the CPU, num_neighbors is empty, or one of its
+            entries is below -1.
 
     Example:
         >>> import torch
@@ -103,8 +103,9 @@ class TypedNeighborSampler:
 
     Raises:
         TypeError: a graph is not a Graph, or num_neighbors are not ints.
-        ValueError: graphs disagree on the number of nodes of a type, a graph is not on the CPU, an
-            entry of num_neighbors is below -1, or edge types have different numbers of hops.
+        ValueError: there is no graph, graphs disagree on the number of nodes of a type, a graph is
+            not on the CPU, num_neighbors has other edge types or no hop, one of its entries is
+            below -1, or edge types have different numbers of hops.
 
     Example:
         >>> import torch

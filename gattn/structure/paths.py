@@ -32,7 +32,8 @@ def path_lengths(edges: Any, over: Graph, max_length: int) -> Tensor:
 
     Raises:
         TypeError: max_length is not an int, or ``over`` is not a Graph.
-        ValueError: max_length < 0, or the graphs have different numbers of nodes.
+        ValueError: max_length < 0, ``over`` is bipartite, or the graphs have different numbers of
+            nodes.
 
     Reference:
         Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
@@ -54,9 +55,9 @@ def path_lengths(edges: Any, over: Graph, max_length: int) -> Tensor:
 
 
 def _pairs(edges: Any, over: Graph, max_length: int) -> tuple[Graph, Tensor, Tensor]:
-    """Return ``edges`` as a graph, the distinct (source, destination) pairs of ``over`` as integer
-    codes, and for each edge of ``over`` the index of its pair. Raises TypeError or ValueError if an
-    argument is invalid.
+    """Return ``edges`` as a graph, the distinct pairs of ``over`` as ascending integer codes, which
+    are source * nodes + destination, and for each edge of ``over`` the index of its pair. Raises
+    TypeError or ValueError if an argument is invalid.
     """
     check_count("max_length", max_length)
     check_graph("over", over)
@@ -85,7 +86,7 @@ def _levels(graph: Graph, over: Graph, max_length: int) -> Iterator[Tensor]:
 
 def _one_step(code: Tensor, graph: Graph) -> Tensor:
     """Return the pairs to which every pair (start, node) is extended by the edges that leave the
-    node, as integers.
+    node, as integers start * nodes + node, with repetitions.
     """
     layout, nodes = graph.layout, graph.num_src
     colptr = layout.colptr.long()

@@ -29,7 +29,8 @@ class AddShortestPaths(BaseTransform):
             apart.
 
     Raises:
-        TypeError: data is no homogeneous ``Data``.
+        TypeError: data is no homogeneous ``Data``, or max_length is not an int.
+        ValueError: max_length is negative.
 
     Reference:
         Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
@@ -53,8 +54,8 @@ class AddShortestPaths(BaseTransform):
         self.complete = complete
 
     def forward(self, data: Any) -> Any:
-        """Store the attributes in a graph and return the graph. Raises TypeError unless it is a
-        homogeneous ``Data``, and ValueError if it has no edges.
+        """Store the attributes of the class description in a graph and return the graph. Raises
+        TypeError unless it is a homogeneous ``Data``, and ValueError if it has no ``edge_index``.
         """
         nodes, edges = edges_of(data)
         over = graphs.complete([nodes], device=edges.device)
