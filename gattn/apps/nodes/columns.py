@@ -77,8 +77,8 @@ class ColumnEncoder:
             The encoder, and notes for the user.
 
         Raises:
-            GraphError: an attribute in ``names`` is missing, is repeated or is the label, or a
-                number is infinite.
+            GraphError: an attribute in ``names`` is missing, is repeated or is in ``leave``; an
+                attribute that is used cannot be read; or a number is infinite.
         """
         if nodes.x is not None and names is None:
             return ColumnEncoder((), nodes.x.shape[1], "x"), []
@@ -301,10 +301,10 @@ def learn_columns(
 ) -> tuple[list[Column], list[str]]:
     """Fit an encoder to each column of a table.
 
-    Numbers are standardised. Texts are categories if there are few
-    different texts that repeat, or if they are single words that occur ten times on average. All
-    other texts are encoded by TF-IDF. A column of numbers and texts is read as texts, and a note
-    describes the cells that are not numbers. A constant or empty column has no features.
+    Numbers are standardised. Texts are categories if there are few different texts that repeat, or
+    if they are single words that occur ten times on average. All other texts are encoded by TF-IDF.
+    A column of numbers and texts is read as texts, and a note describes the cells that are not
+    numbers. A constant or empty column has no features.
 
     Args:
         table: attributes of all nodes, labelled or not.

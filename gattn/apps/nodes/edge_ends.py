@@ -167,10 +167,17 @@ def _check_name_column(
 def _choose_names(
     nodes: pd.DataFrame, others: Sequence[int], numbering: Sequence[int], ends: NDArray
 ) -> tuple[int | None, list[str]]:
-    """Return the index of the column that contains the nodes' names, if no column is called ``id``.
+    """Choose the column that contains the nodes' names, if no column is called ``id``.
 
-    The index is None if the names are in the index of the data frame. The second result is a note
-    on the choice.
+    Args:
+        nodes: the table of nodes.
+        others: positions of the columns that are no row numbers.
+        numbering: positions of the columns of row numbers.
+        ends: different names of nodes in the edges.
+
+    Returns:
+        The position of the column, or None if the names are in the index of the data frame; and a
+        note on the choice.
     """
     columns = list(nodes.columns)
     if not others:
@@ -412,7 +419,7 @@ def _plain_form(name: str) -> str:
 
 def _number_form(name: str) -> str:
     """Return a canonical text for a name that is a number, so that 7 and 7.0 are equal; "" for
-    other names.
+    other names, and for those of more than 15 characters.
     """
     try:
         number = float(name)
@@ -492,7 +499,8 @@ def choose_ends(
 
 
 def are_ends(first: str, second: str, *, weak: bool = True) -> bool:
-    """Return True if two names of columns differ by a pair of words such as source and target.
+    """Return True if two names of columns differ by a pair of words such as source and target, of
+    which that of the source is in the first name.
 
     With ``weak``, the words may be single characters.
 
@@ -607,7 +615,10 @@ def _rank(stem: str, source: int, destination: int) -> tuple[int, int]:
 
 
 def _are_of_one_kind(first: str, second: str) -> bool:
-    """Return True if two names of columns say that both contain nodes of one kind."""
+    """Return True if two names of columns say that both contain nodes of one kind, or say nothing
+    about kinds: they differ by words such as source and target, both are numbers of fields, or one
+    is the name of a column of row numbers. Their groups in parentheses must be equal.
+    """
     # Neo4j writes the kind in parentheses.
     groups = [title[title.find("(") :] if "(" in title else "" for title in (first, second)]
     return groups[0] == groups[1] and (
@@ -620,7 +631,10 @@ def _are_of_one_kind(first: str, second: str) -> bool:
 
 
 def check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) -> None:
-    """Raise GraphError if the header of an edge table seems to be an edge."""
+    """Raise GraphError if the header of an edge table seems to be an edge, because the titles
+    ``first`` and ``second`` of its two columns are numbers, or one is among the names of nodes. A
+    title such as source or target is no edge.
+    """
     words = {word for word in (*SOURCES, *DESTINATIONS) if len(word) > 1}
     if words & {column_title(end) for end in (first, second)}:
         return

@@ -82,7 +82,7 @@ def message_ages(
 
 def narrow_block(block: Matrix, limit: int, size: int) -> Matrix:
     """Return the features [m, d]. If d is above ``limit``, return a random projection to ``size``
-    features instead.
+    features instead, as a CSR matrix [m, size].
 
     The projection depends on d alone, so it need not be stored.
     """

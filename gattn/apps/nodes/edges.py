@@ -99,8 +99,10 @@ def edge_column(edges: EdgeTable, name: Hashable, why: str = "") -> pd.Series:
 
 
 def feature_names(edges: EdgeTable, chosen: EdgeColumns) -> tuple[list[str], list[str]]:
-    """Return the names of the columns that are read as features, and notes on the other columns.
-    Raises GraphError if a chosen column is missing or is named twice.
+    """Return the names of the columns that are read as features, and notes on the other columns. A
+    chosen attribute that is a list stands for its columns; if none are chosen, a column that
+    numbers the edges is not read. Raises GraphError if a chosen column is missing, cannot be read,
+    contains the names of nodes or is named twice.
     """
     if chosen.features is not None:
         columns = [str(column) for column in edges.table.columns]
@@ -160,7 +162,9 @@ def is_date_column(values: pd.Series) -> bool:
 
 
 def edge_weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
-    """Return the weights [m]; raise GraphError if a weight is missing, negative or not a number."""
+    """Return the weights [m] float64 in a column. Raises GraphError if a weight is missing, is
+    negative, is not a number, or is above :data:`LARGEST`.
+    """
     title = f"weights of edges (column {values.name!r})"
     missing, weights = is_missing(values, numbers=True), as_numbers(values)
     faults = (
@@ -345,10 +349,11 @@ class EdgeEncoder:
             graph: the graph, with the columns that are read.
 
         Returns:
-            The graph with an edge for each combination of attributes, and with ``edge_inputs``.
+            The graph with an edge for each combination of attributes, and with ``edge_inputs``. It
+            has no edges of weight 0 and, with times, no messages from the future.
 
         Raises:
-            GraphError: a column is missing or cannot be read.
+            GraphError: a column is missing or cannot be read, or a weight is missing or negative.
         """
         arcs, edges, structure = self._structure(graph)
         inputs = self._inputs(structure, graph.names)
@@ -388,8 +393,10 @@ class EdgeEncoder:
     def _structure(self, graph: AttributedGraph) -> tuple[Tensor, Tensor, EdgeStructure]:
         """Return the edges ``arcs`` [2, k] in the direction of the data, the edges ``edge_index``
         [2, e] along which messages are sent, both sorted by destination and source, and the rows of
-        the edge table for them. Edges that are equal in the columns that are read are merged.
-        Raises GraphError if a column or a time is missing or cannot be read.
+        the edge table for them. Edges that are equal in the columns that are read are merged. Edges
+        of weight 0 are left out and, with times, the directions of ``edge_index`` in which messages
+        would come from the future. Raises GraphError if a column or a time is missing or cannot be
+        read.
         """
         edges = self._edges(graph)
         names = [*self.names, *([self.time] if self.has_edge_times else [])]

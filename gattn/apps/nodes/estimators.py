@@ -305,7 +305,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
             graph: another graph with the same attributes; None for the graph of ``fit``.
 
         Returns:
-            [n, width] float32.
+            [n, width] float32; for one layer without skip connections, the features that it reads.
 
         Raises:
             NotFittedError: the estimator was not fitted.
@@ -364,7 +364,8 @@ class NodeEstimator(SerializableEstimator, Parameters):
 
     def attach(self, graph: AttributedGraph) -> tuple[AttributedGraph, list[str]]:
         """Return a graph with the inputs that the model reads, and notes on values and labels that
-        the model cannot use. Raises GraphError if a column of edges is missing or cannot be read.
+        the model cannot use. Raises GraphError if a column of edges is missing or cannot be read,
+        or if the graph has other types of nodes than in training.
         """
         encoder = self.predictor_.encoder
         notes = encoder.unknown(graph)

@@ -51,7 +51,8 @@ class FeatureEncoder(ColumnEncoder):
     ) -> tuple[FeatureEncoder, list[str]]:
         """Fit an encoder to the nodes of a graph, and return it with notes; see
         :meth:`ColumnEncoder.fit_columns`. Without columns, the features are degrees and random
-        walks. Raises GraphError for a column that is missing or cannot be read.
+        walks, or a one if there are several types of nodes. Raises GraphError for a column that is
+        missing or cannot be read.
         """
         nodes, notes = cls.fit_columns(graph, names, leave, node_names=node_names)
         if nodes.source != "structure":

@@ -133,7 +133,9 @@ def edge_terms(
 
 
 def read_features(x: Tensor, nodes: Tensor | None) -> Tensor:
-    """Return the rows ``nodes`` of dense or sparse features, or all rows if ``nodes`` is None."""
+    """Return the rows ``nodes`` of dense or sparse features, in this order; if it is None, return
+    the features themselves.
+    """
     if nodes is None:
         return x
     if x.layout == torch.strided:

@@ -382,7 +382,9 @@ def _check_pairs(lines: Sequence[_Line], rows: Sequence[Sequence[str]], separato
 
 
 def _is_size(rows: Sequence[Sequence[str]]) -> bool:
-    """Return True if the first row may contain the numbers of nodes and of edges."""
+    """Return True if the first row may contain the numbers of nodes and of edges: the second number
+    is that of the other rows, and the first is not below the number of different names in them.
+    """
     first, *others = rows
     if len(others) < 2 or not all(map(str.isdecimal, first)):
         return False
@@ -391,7 +393,13 @@ def _is_size(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _is_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Return True if the first row is a header, which names the columns."""
+    """Return True if the first row is a header, which names the columns.
+
+    Its first two cells must not be names of nodes in the other rows. It is a header if two cells
+    are a pair such as source and target; if its first two cells are no numbers, and all names of
+    nodes are; or if there are three columns, and the third has numbers below a text. A single row
+    is no header.
+    """
     if len(rows) < 2:
         return False
     first, others = rows[0], rows[1:]
@@ -672,7 +680,10 @@ def _parse_markup(path: Path) -> networkx.Graph:
 
 
 def _named_by_label(graph: networkx.Graph) -> networkx.Graph:
-    """Rename the nodes of a GML file to their labels if all labels differ."""
+    """Return a copy of the graph of a GML file in which the nodes are named by their labels, and
+    have no attribute ``label``. If two labels are equal, or a node has none, the graph is returned
+    unchanged.
+    """
     import networkx
 
     labels = networkx.get_node_attributes(graph, "label")

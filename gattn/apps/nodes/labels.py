@@ -67,9 +67,9 @@ def read_labels(
         sentences about decisions, such as the choice of the attribute.
 
     Raises:
-        GraphError: there are no labels, their number differs from the number of nodes, both ``y``
-            and ``label`` exist, ``y`` may be a coordinate because there is also ``x``, or a tensor
-            of classes contains a number below -1.
+        GraphError: there are no labels, their number differs from the number of nodes, a mapping
+            names an unknown node, both ``y`` and ``label`` exist, ``y`` may be a coordinate because
+            there is also ``x``, or a tensor of classes contains a number below -1.
     """
     notes, is_tensor = [], isinstance(y, Tensor)
     if y is not None:

@@ -223,7 +223,9 @@ class NodePredictor:
 
     @torch.no_grad()
     def embed(self, graph: AttributedGraph) -> Tensor:
-        """Return the input of the last layer for each node, [n, width] float32."""
+        """Return the input of the last layer for each node, [n, width] float32; for one layer
+        without skip connections, the features that it reads.
+        """
         with limited_threads(graph_elements(graph, self.settings), self.threads):
             embedding = self.network.embed(self._whole(graph))
             dense = embedding if embedding.layout == torch.strided else embedding.to_dense()

@@ -175,8 +175,9 @@ def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
         [n, 1], an error is raised only when it is used.
 
     Raises:
-        GraphError: ``data`` has no ``edge_index`` or number of nodes, or ``x`` is not [n, d] of
-            finite numbers.
+        GraphError: ``data`` has no ``edge_index`` or number of nodes, ``x`` is not [n, d] of finite
+            numbers, an attribute of edges has another number of rows than there are edges, or an
+            edge leads to a node that does not exist.
     """
     if data.num_nodes is None or data.edge_index is None:
         raise GraphError(f"data must have edge_index and a number of nodes; got {data}")

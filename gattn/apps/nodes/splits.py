@@ -110,7 +110,8 @@ def masked_split(
     *,
     by_class: bool,
 ) -> tuple[Split, list[str]]:
-    """Split the nodes by the masks of the graph; parts without a mask are drawn at random.
+    """Split the nodes by the masks of the graph; without its mask, the validation part is drawn at
+    random.
 
     A mask contains true and false, possibly as texts or as 1 and 0; an empty cell counts as false.
     If there is no validation mask, the validation part is drawn from the training mask. If there is
@@ -428,8 +429,8 @@ def _class_counts(y: Tensor, classes: int) -> Tensor:
 
 
 def _named_classes(classes: Sequence[object], counts: Tensor, which: Tensor) -> str:
-    """Return the names of some classes and their numbers of labelled nodes, as text for a
-    message.
+    """Return the names of the classes in the mask ``which`` [c] and their numbers of labelled
+    nodes, as text for a message, which has at most ten classes.
     """
     places = which.nonzero().flatten().tolist()
     shown = [f"{classes[i]!r} ({int(counts[i]):,})" for i in places[:SHOWN]]

@@ -41,7 +41,8 @@ def baseline_predictions(
         task: type of the labels.
         classes: number of classes; 1 for numbers.
         components: predictions of the components of a stack, by name. For a compact graph, the
-            baselines are the components ``columns`` and ``propagation``.
+            baselines are the components ``columns`` and ``propagation``, if there are any, and the
+            constant.
 
     Returns:
         Probabilities [n, classes] or numbers [n, 1] by name of the model: ``logistic_regression``
@@ -98,7 +99,8 @@ SIGNIFICANT = 2.0
 
 
 def class_scores(y: Tensor, guess: Tensor, classes: int) -> list[dict[str, float]]:
-    """Return precision, recall, F1 and the number of nodes for each class.
+    """Return a dictionary for each class with its precision, recall, F1 and number of nodes, given
+    the classes y [k] of the nodes and their predicted classes [k].
 
     A score is NaN if it is undefined.
 

@@ -454,6 +454,7 @@ def train_run(
         RunError: the folder contains another run, or other files.
         GraphError: a model cannot be trained on the graph or its labels.
         ValueError: settings contradict each other or the data.
+        TrainingError: a loss is not finite.
         OSError: a file cannot be read or written.
     """
     product = NodeProduct(settings, out, log, on_epoch=on_epoch, on_run_end=on_run_end)

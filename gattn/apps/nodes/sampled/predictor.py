@@ -61,8 +61,8 @@ class SampledPredictor(ResidualPredictor):
             )  # fmt: skip
 
     def _sampled(self, graph: AttributedGraph, x: Tensor | None = None) -> SampledInputs:
-        """Return the inputs for sampling from a graph; those of the last graph are stored in the
-        model.
+        """Return the inputs for sampling from a graph, given the features x of its nodes, or None
+        to encode them. The inputs of the last graph are stored in the model.
         """
         if self._inputs is None or self._inputs[0] is not graph:
             x = self._network_graph(graph).x if x is None else x

@@ -109,7 +109,7 @@ class Blocks:
 
     @cached_property
     def reduced(self) -> NDArray[np.float32]:
-        """Features [n, k] after the reduction."""
+        """Dense features [n, k] after the reduction; those of ``x`` if they are not reduced."""
         if isinstance(self.x, np.ndarray) and not self.reduction.axes.size:
             return self.x
         width = self.reduction.axes.shape[1] or self.x.shape[1]

@@ -231,8 +231,8 @@ class StackedPredictor:
         return torch.tensor(predicted) * self.network.std + self.network.mean
 
     def _parts(self, graph: AttributedGraph) -> dict[str, NDArray]:
-        """Return the predictions of all components; those of the last graph are stored in the
-        model.
+        """Return the standardised predictions [n, outputs] of all components, by name; those of the
+        last graph are stored in the model.
         """
         if self._last is None or self._last[0] is not graph:
             self._last = graph, self._predict_components(graph, self.training_places(graph))

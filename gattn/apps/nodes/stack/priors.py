@@ -128,7 +128,9 @@ def _cross_fit(
 
 
 def _fit(predicted: NDArray, truth: NDArray) -> NDArray[np.float64]:
-    """Return the factors [c] for which the sum of cross entropy and penalty is lowest."""
+    """Return the factors [c] of predictions [m, c] for which the sum of their cross entropy with
+    the classes [m] and of the penalty is lowest.
+    """
     from scipy.optimize import minimize
 
     logs = np.log(predicted + TINY)

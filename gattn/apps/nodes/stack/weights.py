@@ -158,7 +158,9 @@ def listwise_weights(scores: NDArray, prior: NDArray) -> NDArray[np.float64]:
 
 
 def prior_weights(losses: NDArray) -> NDArray[np.float64]:
-    """Compute prior weights [K] of K models from their losses [m, K]; see :func:`fit_weights`."""
+    """Compute prior weights [K] with sum 1 of K models from their losses [m, K]; see
+    :func:`fit_weights`.
+    """
     apart = losses - losses[:, [losses.mean(0).argmin()]]
     mean = apart.mean(0)
     error = apart.std(0) / len(losses) ** 0.5

@@ -148,7 +148,9 @@ def _mean(means: Matrix, x: Matrix) -> NDArray[np.float32]:
 
 
 def _edge_means(messages: Messages, nodes: int) -> NDArray[np.float32]:
-    """Return the means [n, d] of the features of the edges into each node."""
+    """Return the means [n, d] float32 of the features of the edges into each of n nodes; more than
+    :data:`FAR` features are projected to this number.
+    """
     assert messages.features is not None
     destination = messages.pairs[1].numpy()
     features = narrow_block(sp.csr_matrix(messages.features.numpy()), FAR, FAR)

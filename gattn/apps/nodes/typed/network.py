@@ -98,8 +98,10 @@ class TypedInputs:
         """Features and biases of the edges of :attr:`edge_index`, by the name of a layer's
         argument.
 
-        The features are, for each relation, a one and the features of its edges. The biases are
-        the logarithms of the weights.
+        The features [e, d] have columns of their own for each relation: a one and the features of
+        its edges; the edges of other relations have zeros there. The biases [e] are the logarithms
+        of the weights, 0 for a relation without weights; if no relation has weights, there are
+        none.
         """
         messages = self.messages.values()
         ones = [torch.ones(one.pairs.shape[1], 1) for one in messages]

@@ -90,8 +90,8 @@ def parse_relations(values: Sequence[str], types: Collection[str]) -> dict[Relat
 
 
 def _named_files(values: Iterable[str], form: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and the file in each value ``NAME=FILE``. Raises ValueError if one of them is
-    missing.
+    """Yield the name and the file in each value ``NAME=FILE``. Raises ValueError, with a message
+    that begins with ``form``, if one of them is missing.
     """
     for value in values:
         name, _, path = (part.strip() for part in value.partition("="))
@@ -131,7 +131,8 @@ def _relation_of(name: str | tuple[str, ...], types: Collection[str]) -> Relatio
     """Return the relation with a name such as ``authors-writes-papers``, or with three names.
 
     Raises:
-        ValueError: the name has another form, or contains a type that has no table.
+        ValueError: the name has another form, contains a type that has no table, or can be divided
+            in several ways because names of types contain hyphens.
     """
     splits = [
         Relation(source, name[len(source) + 1 : -len(destination) - 1], destination)

@@ -135,7 +135,8 @@ def typed_network_graph(
     *,
     directed: bool,
 ) -> AttributedGraph:
-    """Return the graph of the labelled nodes with a typed network.
+    """Return the graph of the labelled nodes with a typed network, and with notes on the numbers of
+    nodes without an edge.
 
     Args:
         network: the nodes by type, and the edges by relation.
