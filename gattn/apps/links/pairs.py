@@ -170,7 +170,7 @@ def _split(part: NDArray, protocol: str) -> Split:
 
 
 def _check_count(count: int) -> None:
-    """Raise GraphError if there are too few links for training and validation."""
+    """Raise GraphError if there are fewer than :data:`LEAST` links for training and validation."""
     if count < LEAST:
         raise GraphError(
             f"a network must have at least {LEAST} links, because training and validation need "
@@ -416,8 +416,8 @@ def draw_negatives(
 
 
 def _unusable(links: Links, sources: NDArray, targets: NDArray) -> NDArray[np.bool_]:
-    """Return a mask [m, k] of the targets that are linked to their source or repeat another target
-    of their row.
+    """Return a mask [m, k] of the targets that are linked to their source, are their source, or
+    repeat another target of their row.
     """
     order = np.argsort(targets, 1, kind="stable")
     ordered = np.take_along_axis(targets, order, 1)

@@ -180,10 +180,9 @@ def train_run(
     train``.
 
     The folder contains ``config.toml``, ``splits.json`` with the names of the nodes of each link,
-    ``weights.safetensors`` and ``model.json``
-    (which :meth:`gattn.apps.links.LinkPredictor.load` reads), ``metrics.json``, ``test_links.csv``
-    with the rank of each test link, ``left_out.csv``, ``plots`` and ``report.html``. If the folder
-    contains the finished run, nothing is done.
+    ``weights.safetensors`` and ``model.json`` (which :meth:`gattn.apps.links.LinkPredictor.load`
+    reads), ``metrics.json``, ``test_links.csv`` with the rank of each test link, ``left_out.csv``,
+    ``plots`` and ``report.html``. If the folder contains the finished run, nothing is done.
 
     Args:
         settings: settings of the run.
@@ -198,6 +197,7 @@ def train_run(
         RunError: the folder contains another run, or other files.
         GraphError: a model cannot be trained on the graph.
         ValueError: settings contradict each other or the data.
+        TrainingError: a loss is not finite.
         OSError: a file cannot be read or written.
     """
     return pipeline.train_run(LinkProduct(settings, out, log, on_epoch=on_epoch))
