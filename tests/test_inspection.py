@@ -45,7 +45,7 @@ def only(report):
 
 
 @every({layer.kind: layer for layer in LAYERS})
-def test_explain_path_of_every_layer_reports_operators_or_reads_of_floats(layer):
+def test_explain_path_lists_operators_unless_a_layer_reads_float_values(layer):
     module, (inputs, options) = layer.called(6, 3), layer.inputs(NODES, 100)
     if layer.kind in READS_FLOATS:
         with pytest.raises(RuntimeError, match="reads the value of a floating-point tensor"):

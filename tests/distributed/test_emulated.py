@@ -67,7 +67,7 @@ def test_distributed_layer_matches_layer_on_whole_graph(name, kind, dtype, size)
 
 
 @every(layers(conv=True))
-def test_every_convolution_equals_one_process_or_raises_error(layer):
+def test_outputs_equal_those_of_one_process_unless_a_layer_needs_the_whole_graph(layer):
     edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
     arguments = layer.called(), edge_index, partition, torch.float64, 2 * layer.edge_attr
     if layer.kind in WHOLE_ONLY:
@@ -79,7 +79,7 @@ def test_every_convolution_equals_one_process_or_raises_error(layer):
 
 @pytest.mark.parametrize("name", ["GATConv, edges", "GATv2Conv", "TransformerConv, edges"])
 @pytest.mark.parametrize("fill_value", ["mean", "max", 2.0])
-def test_edge_by_edge_layers_equal_one_process_for_each_fill_value(name, fill_value):
+def test_edge_by_edge_outputs_equal_those_of_one_process_for_each_fill_value(name, fill_value):
     layer = layers()[name].make()
     layer.register_message_forward_hook(lambda *_: None)
     layer.fill_value = fill_value
@@ -89,7 +89,7 @@ def test_edge_by_edge_layers_equal_one_process_for_each_fill_value(name, fill_va
 
 
 @pytest.mark.parametrize("edges", [0, 1])
-def test_layers_equal_one_process_if_some_processes_have_no_nodes(edges):
+def test_outputs_equal_those_of_one_process_if_some_processes_have_no_nodes(edges):
     edge_index = random_edges(3, edges)
     for name in ("GATConv", "GATv2Conv", "TransformerConv"):
         compare(layers()[name].make(), edge_index, Partition.contiguous(3, 4), torch.float64)
@@ -134,7 +134,7 @@ def test_operators_on_a_distributed_graph_equal_those_on_the_whole_graph():
             torch.testing.assert_close(out, every_call[name](*everything)[rows])
 
 
-def test_second_derivatives_on_a_distributed_graph_equal_the_whole_graph():
+def test_second_derivatives_equal_those_on_the_whole_graph():
     edge_index, partition = random_edges(6, 14), Partition.contiguous(6, 2)
     x = torch.randn(6, 1, 2, dtype=torch.float64)
     weight = torch.randn(14, 1, dtype=torch.float64)

@@ -40,7 +40,7 @@ def test_fifty_distributed_training_steps_equal_those_of_one_process(run, size):
         check(parts, whole.results(losses), dtype)
 
 
-def test_distributed_training_step_with_dropout_equals_one_process(run):
+def test_distributed_step_with_dropout_equals_that_of_one_process(run):
     results = run(2, ranks.drop, list(CONVS))
     assert len(results) == 2
     for conv, *parts in zip(CONVS, *results, strict=True):

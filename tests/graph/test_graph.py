@@ -78,7 +78,7 @@ def test_pickle_with_invalid_indices_or_sizes_raises_error():
 
 
 @CASES
-def test_with_self_loops_replaces_loops_by_one_for_each_node(case):
+def test_with_self_loops_gives_each_node_exactly_one_self_loop(case):
     graph = case.graph()
     looped = graph.with_self_loops()
     source, destination = case.edge_index

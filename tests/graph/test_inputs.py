@@ -91,7 +91,7 @@ def test_sparse_tensors_are_read_as_transposed_adjacencies():
         Graph(adj_t, 4)
 
 
-def test_size_is_the_argument_or_else_the_largest_index_plus_one():
+def test_graph_size_is_by_default_the_largest_index_plus_one():
     assert Graph(torch.tensor([[0, 6], [1, 2]])).size == (7, 7)
     assert Graph(torch.empty(2, 0, dtype=torch.int64)).size == (0, 0)
     assert Graph(torch.tensor([[0], [1]]), (3, 5)).size == (3, 5)

@@ -45,7 +45,7 @@ def test_sort_kernels_return_none_if_an_index_is_out_of_range():
     assert build(*torch.tensor([[0, 2], [1, 1]]), 3, 3) is not None
 
 
-def test_edges_written_by_a_thread_during_sorting_give_a_valid_layout_or_an_error():
+def test_edges_written_during_sorting_never_give_an_invalid_layout():
     edges = torch.zeros(2, 20_000, dtype=torch.int64)
     numbers, done = edges.numpy(), threading.Event()
 

@@ -144,7 +144,7 @@ RETURN_WEIGHTS = {
 
 @pytest.mark.parametrize("name", RETURN_WEIGHTS)
 @pytest.mark.parametrize("training", [False, True])
-def test_attention_weights_equal_pyg_and_exclude_dropout_on_both_paths(name, training):
+def test_attention_weights_equal_those_of_pyg_and_exclude_dropout(name, training):
     make, takes = RETURN_WEIGHTS[name]
     theirs, layer = make(pyg), make(nn)
     layer.load_state_dict(theirs.state_dict())

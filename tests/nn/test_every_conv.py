@@ -199,7 +199,7 @@ def test_convolutions_with_another_flow_or_aggregation_match_pyg(beside_pyg, nam
 
 
 @pytest.mark.parametrize("cls", [GATConv, GATv2Conv, TransformerConv])
-def test_node_with_a_million_equal_neighbours_has_their_mean(cls):
+def test_output_at_a_million_equal_neighbours_is_the_mean_of_their_values(cls):
     torch.manual_seed(0)
     layer = cls(6, 1, bias=False)
     x = torch.randn(1, 6).expand(1000, 6)

@@ -143,7 +143,7 @@ def test_overrides_and_hooks_change_a_layer_as_in_pyg(name):
     torch.testing.assert_close(converted(X, EDGES), expected)
 
 
-def test_layer_uses_fused_kernels_again_after_a_patch_is_removed():
+def test_layer_calls_fused_kernels_again_after_a_patch_is_removed():
     layer = _given_later(nn.GATConv)
     assert not layer.fused
     del type(layer).message

@@ -176,7 +176,7 @@ def test_dropout_of_elements_equals_the_reference(dtype, p, shape):
 @of_numbers
 @pytest.mark.parametrize("first", [1, 700, 1024, 5000])
 @pytest.mark.parametrize("count", [1, 300, 2500])
-def test_dropout_of_weights_of_a_subgraph_equals_the_whole_graph(first, count):
+def test_dropout_of_weights_of_a_subgraph_equals_that_of_the_graph(first, count):
     x = torch.rand(first + count) + 1
     overload = torch.ops.gattn.dropout.default
     whole = overload(x, torch.tensor([7, 0]), 0.5, "cpu")
@@ -215,7 +215,7 @@ def test_dropout_of_elements_does_not_depend_on_strides_or_threads():
 
 
 @of_numbers
-def test_dropout_of_elements_under_vmap_uses_dropout_of_torch():
+def test_dropout_of_elements_under_vmap_has_a_different_mask_for_each_row():
     x = torch.ones(4, 100)
     out = torch.vmap(lambda row: drop_numbers(row, 0.5), randomness="different")(x)
     assert set(out.unique().tolist()) == {0.0, 2.0}

@@ -146,7 +146,7 @@ def test_batch_with_invalid_bonds_or_features_raises_error() -> None:
         network(replace(batch, ptr=batch.ptr + 1))
 
 
-def test_molecule_network_uses_its_layers_if_the_kernel_has_no_support() -> None:
+def test_molecule_network_runs_by_layers_if_the_kernel_has_no_support() -> None:
     batch = batch_of(torch.float32)
     network = MoleculeNetwork(MoleculeSettings(width=16, dropout=0.5), 1)
     assert "_Network" not in type(network(batch).grad_fn).__name__

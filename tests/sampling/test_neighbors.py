@@ -103,7 +103,7 @@ def test_sampler_gives_equal_samples_for_equal_seeds_and_any_threads(graph):
     assert not torch.equal(sampler.sample(seeds, random_seed=8).edges[:500], samples[0].edges[:500])
 
 
-def test_layers_on_a_sample_of_all_neighbours_equal_the_whole_graph(graph, pairs):
+def test_outputs_on_samples_of_all_neighbours_equal_those_on_the_whole_graph(graph, pairs):
     """With all neighbours, outputs of the seed nodes equal those on the full graph."""
     torch.manual_seed(0)
     x = torch.randn(NODES, 6, dtype=torch.float64)

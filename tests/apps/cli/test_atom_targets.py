@@ -89,14 +89,14 @@ def test_prediction_of_atoms_writes_a_list_or_an_error_in_each_row(trained, gatt
     assert read_list(third["prediction"])[1] > 13
 
 
-def test_compare_of_runs_that_predict_atoms_exits_with_an_error(trained, gattn):
+def test_command_compare_exits_with_an_error_for_runs_of_atoms(trained, gattn):
     run = trained[0] / "run"
     code, text = gattn("compare", run, run)
     assert code != 0
     assert "predicts atoms or bonds, which compare does not read" in " ".join(text.split())
 
 
-def test_evaluate_reads_atom_labels_from_the_column_of_its_option(trained, gattn, tmp_path):
+def test_evaluate_reads_atom_labels_from_the_column_of_an_option(trained, gattn, tmp_path):
     folder, _ = trained
     table = tmp_path / "new.csv"
     table.write_text('smiles,m\nCCCBr,"[12, 12, 12, 80]"\nCO,"[12, 16]"\n')

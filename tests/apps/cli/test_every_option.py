@@ -182,7 +182,7 @@ dropout = 0.1
     return folder
 
 
-def test_calls_of_each_command_in_this_test_use_all_of_its_options():
+def test_calls_of_every_command_contain_all_options_of_the_command():
     assert CALLS.keys() == COMMANDS.keys()
     for name in CALLS:
         calls_of(name)

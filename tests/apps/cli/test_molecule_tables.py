@@ -164,7 +164,7 @@ def test_train_and_predict_read_each_format_and_detect_the_smiles_column(
         assert output.startswith(f"gattn: the standard input {message}")
 
 
-def test_errors_about_percent_labels_and_column_case_have_a_remedy(train):
+def test_errors_about_percent_signs_and_case_of_columns_have_a_remedy(train):
     percents = [f"{n}%" for n in range(60)]
     code, error, _ = train(_table("smiles,y", percents), "--target", "y")
     assert code == 2

@@ -11,7 +11,7 @@ from gattn.apps.molecules.runs.config import RunSettings
 from tests.apps.cli.molecule_table import GP, ROWS, TABLE, read_rows
 
 
-def test_train_writes_model_files_plots_and_rows_that_are_left_out(folder):
+def test_train_writes_model_files_plots_and_left_out_rows(folder):
     names = {path.name for path in (folder / "numbers").iterdir()}
     assert names == {
         "config.toml", "splits.json", "weights.safetensors", "model.json", "metrics.json",

@@ -67,7 +67,7 @@ def _rows(path):
         return list(csv.DictReader(file))
 
 
-def test_train_on_nodes_writes_plots_splits_and_edges_that_are_left_out(folder):
+def test_train_on_nodes_writes_plots_splits_and_left_out_edges(folder):
     plots = {path.stem for path in (folder / "classes" / "plots").iterdir()}
     assert {"roc", "calibration", "learning-curve", "network"} <= plots
     spread = json.loads((folder / "classes" / "metrics.json").read_text())["runs"]["test"]
@@ -286,7 +286,7 @@ def test_options_that_contradict_several_node_tables_raise_error(
     assert message in err
 
 
-def test_predict_with_tables_that_do_not_fit_the_model_is_an_error(gattn, folder, typed, tmp_path):
+def test_predict_with_tables_that_do_not_fit_the_model_raises_error(gattn, folder, typed, tmp_path):
     run, tables = typed
     edges, nodes = folder / "edges.csv", folder / "nodes.csv"
     out = ["--out", tmp_path / "out.csv"]

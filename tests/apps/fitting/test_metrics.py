@@ -142,7 +142,7 @@ def test_undefined_metric_has_a_reason_with_the_labels() -> None:
         assert {name for name, value in scores.items() if math.isnan(value)} == set(reasons)
 
 
-def test_mean_metric_over_some_targets_names_the_undefined_ones() -> None:
+def test_reason_of_a_partial_mean_names_targets_without_the_metric() -> None:
     nan = math.nan
     y = torch.tensor([[0.1, 2.0, nan], [0.2, 2.0, nan]])
     undefined = undefined_metrics(y, ["rmse", "mae", "r2"], ["a", "b", "c"])

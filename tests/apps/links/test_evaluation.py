@@ -116,7 +116,7 @@ def test_prediction_of_links_by_a_run_with_a_changed_file_raises_error(shop, fil
 
 
 @pytest.mark.parametrize(("nodes", "count"), [(12, 50), (40, 15), (400, 15)])
-def test_negative_links_are_distinct_and_complete_if_they_are_few(nodes, count):
+def test_negative_links_are_distinct_and_as_many_as_possible(nodes, count):
     draw = np.random.default_rng(0)
     links, _ = links_of(draw.integers(nodes, size=(3 * nodes, 2)).tolist(), directed=False)
     sources = np.arange(nodes)
@@ -182,7 +182,7 @@ def test_links_are_directed_if_the_graph_is_directed_or_has_opposite_edges():
         assert read_links(read_graph(data, directed=False), None)[0].directed is directed
 
 
-def test_proposals_without_direction_contain_no_link_in_either_order():
+def test_proposals_of_undirected_links_contain_no_link_in_either_order():
     pairs = list(networkx.gnm_random_graph(20, 80, seed=2).edges)
     model = LinkPredictor(**TINY, negatives=10)
     with pytest.warns(UserWarning, match="better than a random order"):

@@ -223,7 +223,7 @@ def test_walk_features_are_powers_of_the_normalised_adjacency_matrix():
     assert values["distance"].tolist() == expected
 
 
-def test_sketched_return_features_approximate_the_exact_ones(monkeypatch):
+def test_sketched_return_features_approximate_exact_return_features(monkeypatch):
     arcs = np.array(networkx.gnm_random_graph(400, 1200, seed=0).edges).T
     exact = Proximity(arcs, 400, None, directed=False, bipartite=False).local[1:]
     monkeypatch.setattr("gattn.apps.links.proximity.EXACT", 100)

@@ -85,7 +85,7 @@ def test_molecule_estimators_pass_scikit_learn_checks_of_fit(kind, check, monkey
     getattr(estimator_checks, f"check_{check}")(kind.__name__, estimator)
 
 
-def test_molecule_estimators_work_in_clone_grid_search_and_pipeline():
+def test_clone_grid_search_and_pipeline_accept_molecule_estimators():
     model = MoleculeRegressor(**TINY, model="gp")
     assert clone(model).get_params() == model.get_params()
     assert len(cross_val_score(model, SMILES, LENGTH, cv=3)) == 3
@@ -172,7 +172,7 @@ def test_invalid_smiles_gives_nan_only_in_its_own_row(regressor, classifier):
         assert not classifier.predict_set(BAD)[unreadable].any()
 
 
-def test_fit_with_invalid_smiles_raises_error_or_skips_them():
+def test_fit_with_invalid_smiles_raises_error_unless_rows_are_skipped():
     smiles, y = [*SMILES, "bad(", None], [*LENGTH, 1.0, 2.0]
     with pytest.raises(MoleculeError) as error:
         MoleculeRegressor(**TINY).fit(smiles, y)
@@ -264,7 +264,7 @@ def test_fit_of_a_classifier_to_one_class_or_mixed_types_raises_error():
             MoleculeClassifier(**TINY).fit(SMILES, y)
 
 
-def test_fit_uses_the_validation_set_of_the_user():
+def test_fit_accepts_a_validation_set_unless_it_is_empty():
     model = MoleculeRegressor(**TINY).fit(
         SMILES[:20], LENGTH[:20], validation=(SMILES[20:], LENGTH[20:])
     )

@@ -203,7 +203,7 @@ def test_random_split_has_rare_classes_in_every_split(rare, tmp_path):
     assert any("so the split is stratified" in line for line in lines)
 
 
-def test_split_column_without_validation_takes_it_from_training_rows(rare, tmp_path):
+def test_validation_rows_are_training_rows_if_the_split_column_has_none(rare, tmp_path):
     lines: list[str] = []
     changes = {**GP, "data": rare, "split": "column:part"}
     metrics = train_run(override(None, changes), tmp_path / "run", log=lines.append)

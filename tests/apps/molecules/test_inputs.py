@@ -78,7 +78,7 @@ TEXTS = st.lists(st.lists(ATOM, max_size=8).map("".join) | st.text(max_size=8), 
 
 @settings(deadline=None, max_examples=60)
 @given(TEXTS, st.integers(1, 5))
-def test_featurise_gives_each_text_a_molecule_or_an_error(texts, chunk):
+def test_featurise_returns_an_error_for_each_text_without_a_molecule(texts, chunk):
     result = featurise(texts, max_atoms=30)
     assert len(result.errors) == len(texts)
     readable = [i for i, error in enumerate(result.errors) if not error]

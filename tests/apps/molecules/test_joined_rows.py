@@ -27,7 +27,7 @@ def fitted(**settings) -> MoleculeRegressor:
     return MoleculeRegressor(molecules_per_row=2, **{**TINY, **settings}).fit(ROWS, Y)
 
 
-def test_row_of_two_molecules_is_one_graph_with_both_of_them():
+def test_row_of_two_molecules_is_one_graph_with_both_molecules():
     joined = featurise(["CO + c1ccccc1", "N + O"], row_format=PAIR).inputs
     single = featurise(["CO", "c1ccccc1", "N", "O"]).inputs
     assert joined.molecule_sizes is not None
@@ -57,7 +57,7 @@ def test_invalid_molecule_of_a_pair_leaves_out_only_its_row():
         assert message in error
 
 
-def test_loaded_model_of_two_molecules_predicts_the_same(tmp_path):
+def test_loaded_model_of_two_molecules_predicts_as_before_saving(tmp_path):
     model = fitted(model="gp")
     assert model.score(ROWS, Y) > 0.99
     model.save(tmp_path / "model")

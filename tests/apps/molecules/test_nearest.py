@@ -25,7 +25,7 @@ def test_nearest_similarity_is_the_maximum_over_all_training_molecules(
     assert torch.equal(NearestMolecules(packed).similarity(3 * queries), expected)
 
 
-def test_similarity_is_zero_without_training_molecules_or_set_bits() -> None:
+def test_similarity_is_zero_without_training_molecules_or_fingerprint_bits() -> None:
     bits, none = torch.full((8, 2), 255, dtype=torch.uint8), torch.zeros(8, 0, dtype=torch.uint8)
     counts = torch.zeros(3, 8, dtype=torch.uint8)
     assert NearestMolecules(none).similarity(counts).tolist() == [0, 0, 0]

@@ -59,7 +59,7 @@ def test_explain_path_lists_the_kernel_of_the_network_or_its_layers() -> None:
 CHAINS = ["C" * n + end for n in range(1, 9) for end in ("O", "N", "C(=O)O", "c1ccccc1")]
 
 
-def test_columns_have_mean_zero_and_half_are_dropped_in_training():
+def test_count_columns_have_mean_zero_and_half_are_dropped_in_training():
     inputs = featurise([*CHAINS, "Cl"]).inputs
     parts = (batch_inputs(some, counts=True) for some in (inputs[:20], inputs[20:]))
     columns = MoleculeColumns.fit(parts).eval()
@@ -74,7 +74,7 @@ def test_columns_have_mean_zero_and_half_are_dropped_in_training():
     assert abs(float((values == 0).double().mean()) - columns.missing) < 0.05
 
 
-def test_more_columns_are_dropped_if_molecules_are_less_similar():
+def test_more_count_columns_are_dropped_if_molecules_are_less_similar():
     part = featurise(CHAINS).inputs, torch.zeros(32, 1), torch.ones(32)
     for similarity, missing in ((0.59, 0.8), (0.6, 0.5)):
         batches = MoleculeBatches(*part, columns=True, similarity=similarity)
@@ -89,7 +89,7 @@ def attention_model():
     return MoleculePredictor.fit(train, val, TASKS["regression"], settings)
 
 
-def test_restored_network_uses_the_same_columns():
+def test_restored_network_with_count_columns_predicts_as_the_original():
     model, new = attention_model(), featurise(["CCCCS", "OCCO"]).inputs
     network: Any = model.networks[0]
     assert network.head[0].in_features == 5 * 16 + len(network.columns.mean)

@@ -54,7 +54,7 @@ def assert_equal(one: Prediction, other: Prediction) -> None:
 
 
 @pytest.mark.parametrize("model", ["stacked", "attention", "gp"])
-def test_restored_molecule_predictor_predicts_the_same(model: str) -> None:
+def test_restored_predictor_predicts_as_the_original_predictor(model: str) -> None:
     inputs, y = chains_and_targets()
     predictor = fitted(y, model=model, ensemble=2)
     tensors, facts = predictor.state()
@@ -89,7 +89,7 @@ def test_stacked_mean_gives_the_better_component_more_weight() -> None:
 
 
 @pytest.mark.parametrize("model", ["stacked", "gp"])
-def test_std_of_a_molecule_unlike_training_ones_is_that_of_labels(model: str) -> None:
+def test_std_of_a_molecule_unlike_training_molecules_is_that_of_labels(model: str) -> None:
     _, y = chains_and_targets()
     predictor = fitted(y[:, :1], model=model)
     far, near = predictor.predict(featurise(["[Na+].[Cl-]", "OCCCC"]).inputs).std[:, 0].tolist()

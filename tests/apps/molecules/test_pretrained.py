@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 FIGURES = json.loads((folder_of("bbb") / "figures.json").read_text())
 
 
-def test_name_of_a_distributed_model_is_resolved_unless_a_folder_has_it(tmp_path, monkeypatch):
+def test_name_of_a_distributed_model_is_resolved_unless_it_is_a_folder(tmp_path, monkeypatch):
     assert names() == ["bbb"]
     assert resolve(Path("bbb")) == folder_of("bbb")
     assert resolve(Path("runs/bbb")) == Path("runs/bbb")

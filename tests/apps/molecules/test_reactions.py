@@ -99,7 +99,7 @@ REACTIONS = [
 ]
 
 
-def test_loaded_model_of_reactions_predicts_the_same(tmp_path):
+def test_loaded_model_of_reactions_predicts_as_before_saving(tmp_path):
     y = np.arange(len(REACTIONS), dtype=float)
     model = MoleculeRegressor(reaction=True, epochs=2, width=16, heads=2, add_h=True)
     model.fit(REACTIONS, y).save(tmp_path / "model")

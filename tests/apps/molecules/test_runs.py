@@ -32,7 +32,7 @@ def test_task_auto_is_inferred_from_the_labels():
 MANY = [str(n + 0.5) for n in range(40)]
 
 
-def test_labels_that_look_like_numbers_but_are_none_raise_error():
+def test_labels_that_are_not_plain_numbers_raise_error_unless_skipped():
     for extra, message in (
         (["1,008"], "1 label with a decimal comma or .* for example '1,008' in line 41 .use"),
         (["3,25"], r"1 label with a decimal comma .* Write plain numbers: .* would bias the"),
@@ -50,7 +50,7 @@ def test_labels_that_look_like_numbers_but_are_none_raise_error():
         assert np.isfinite(labels.y[:40]).all()
 
 
-def test_texts_in_one_of_several_targets_are_left_out():
+def test_text_labels_in_one_of_several_targets_are_left_out():
     cells = [[c, "see note" if i % 4 == 0 else c] for i, c in enumerate(MANY)]
     labels = read_labels(cells, ["a", "b"])
     assert labels.problems == [""] * 40
@@ -131,7 +131,7 @@ def test_targets_of_numbers_and_classes_together_raise_error():
         ("CCF,1,2,3,4", ""),
     ],
 )
-def test_row_with_a_decimal_comma_as_separator_raises_error(tmp_path, row, message):
+def test_row_whose_decimal_comma_splits_a_number_raises_error(tmp_path, row, message):
     path = tmp_path / "a.csv"
     path.write_text("smiles,a,b\n" + "".join(f"{s},{n},{n}\n" for n, s in enumerate(SMILES)) + row)
     settings = RunSettings(data=str(path), target=("a", "b"))

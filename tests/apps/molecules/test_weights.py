@@ -30,7 +30,7 @@ def test_wrong_labels_of_low_weight_hardly_change_predictions():
     assert np.allclose(scaled.predict(SMILES), careful.predict(SMILES))
 
 
-def test_sample_weights_work_with_limits_classes_and_a_validation_set(tmp_path):
+def test_fit_accepts_sample_weights_with_limits_or_a_validation_set(tmp_path):
     weights = np.linspace(0.5, 2, len(SMILES))
     limits = np.array([f">{y}" if y > 20 else y for y in LENGTH], dtype=object)
     short = {**TINY, "epochs": 4}

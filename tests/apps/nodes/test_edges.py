@@ -73,7 +73,7 @@ def test_repeated_edges_are_used_once_unless_their_columns_differ():
     assert notes[1:] == ["2 edges repeated: each is used once."]
 
 
-def test_edge_features_apply_to_both_directions_of_an_undirected_edge():
+def test_features_of_an_undirected_edge_apply_to_both_directions():
     graph, encoder, _ = read_edge_columns(_graph(), EdgeColumns(features=("w",)))
     assert encoder is not None
     inputs = graph.edge_inputs

@@ -46,7 +46,7 @@ def test_features_of_a_text_column_equal_tf_idf_of_scikit_learn():
     assert np.allclose(matrix @ matrix.T, theirs @ theirs.T, atol=1e-6)
 
 
-def test_mixed_column_is_a_category_and_constant_or_empty_ones_are_unused():
+def test_mixed_column_is_a_category_and_constant_and_empty_columns_are_unused():
     table = pd.DataFrame({"mixed": ["1", "2", "old", "2"], "same": [7] * 4, "none": [None] * 4})
     columns, notes = learn_columns(table, list(table))
     assert [(c.name, c.kind, c.categories) for c in columns] == [

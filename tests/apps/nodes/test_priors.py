@@ -43,7 +43,7 @@ def test_class_factors_are_one_if_class_frequencies_are_equal():
     assert changed <= 1
 
 
-def test_class_factors_are_one_if_more_than_frequencies_differ():
+def test_class_factors_are_one_if_class_frequencies_explain_too_little():
     draw = np.random.default_rng(0)
     y = draw.choice(3, size=300, p=[0.5, 0.3, 0.2])
     constant = np.array([0.5, 0.4, 0.1]) * np.exp(0.1 * draw.normal(size=(900, 3)))

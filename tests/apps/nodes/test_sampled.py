@@ -133,7 +133,7 @@ def test_compact_graph_has_the_inputs_and_means_of_the_whole_graph(
     ("name", "model"),
     [*((name, "gat") for name in COLUMNS), ("type", "gatv2"), ("weight", "transformer")],
 )
-def test_output_on_a_sample_of_all_neighbours_equals_the_whole_graph(tmp_path, name, model):
+def test_output_on_all_neighbours_equals_that_on_the_whole_graph(tmp_path, name, model):
     whole, graph, encoder = both_graphs(tmp_path, name)
     x = torch.randn(len(graph), 4, generator=torch.Generator().manual_seed(0))
     network = ResidualNetwork(

@@ -117,7 +117,7 @@ def test_invalid_table_of_a_hetero_graph_raises_error_that_names_it():
             read_graph(_small(**{name: pd.DataFrame(columns)}), label="topic")
 
 
-def test_options_of_types_and_relations_are_parsed_or_raise_error():
+def test_options_of_node_types_are_parsed_and_invalid_ones_raise_error():
     types = parse_types(["papers=a.csv", "co-authors=b.csv"])
     (relation,) = parse_relations(["co-authors-is-first-papers=w.csv"], types)
     assert relation == ("co-authors", "is-first", "papers")

@@ -48,7 +48,7 @@ def test_network_alone_learns_from_columns_of_another_node_type(fitted, model):
     assert len(classifier.embed(tables)) == 150
 
 
-def test_loaded_model_of_several_node_types_predicts_the_same(fitted, tmp_path):
+def test_loaded_model_of_several_node_types_predicts_as_before_saving(fitted, tmp_path):
     model, tables, _ = fitted
     model.save(tmp_path / "model")
     restored = NodeClassifier.load(tmp_path / "model")

@@ -29,7 +29,7 @@ def write_run(folder, errors, labels=LABELS, task="regression", column="measured
     return folder
 
 
-def test_compare_reports_difference_interval_and_p_value_of_runs(tmp_path):
+def test_comparison_reports_difference_interval_and_p_value_of_runs(tmp_path):
     random = np.random.default_rng(1)
     noise = random.normal(size=200)
     runs = [
@@ -47,7 +47,7 @@ def test_compare_reports_difference_interval_and_p_value_of_runs(tmp_path):
     assert differences_plot("a", rows).startswith(b"\x89PNG")
 
 
-def test_compare_of_cross_validations_uses_the_corrected_variance(tmp_path):
+def test_comparison_of_cross_validations_has_the_corrected_variance(tmp_path):
     for run, offset in (("a", np.zeros(5)), ("b", np.array([0.1, 0.2, 0.1, 0.2, 0.15]))):
         for fold in range(5):
             write_run(tmp_path / run / f"fold-{fold}", np.full(200, 1 + offset[fold]))
@@ -59,7 +59,7 @@ def test_compare_of_cross_validations_uses_the_corrected_variance(tmp_path):
     assert other.p == pytest.approx(0.011056, rel=1e-3)
 
 
-def test_compare_of_classifiers_uses_the_fraction_of_wrong_rows(tmp_path):
+def test_error_in_a_comparison_of_classifiers_is_the_wrong_fraction(tmp_path):
     labels = np.array(["x", "y"] * 100)
     wrong = np.where(np.arange(200) < 50, "z", labels)
     arguments = {"labels": labels, "task": "classification", "column": "label"}
@@ -68,7 +68,7 @@ def test_compare_of_classifiers_uses_the_fraction_of_wrong_rows(tmp_path):
     assert [one.error for one in compare_runs([right, other])] == [0, 0.25]
 
 
-def test_compare_of_runs_with_different_test_sets_raises_error(tmp_path):
+def test_comparison_of_runs_with_different_test_sets_raises_error(tmp_path):
     zeros = np.zeros(200)
     first, other = (
         write_run(tmp_path / name, zeros, labels)

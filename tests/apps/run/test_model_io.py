@@ -39,7 +39,7 @@ def test_model_is_equal_after_it_is_saved_and_loaded(folder) -> None:
     assert set(load_file(folder / "weights.safetensors")) == set(TENSORS)
 
 
-def test_tensors_that_share_memory_are_equal_after_writing(tmp_path) -> None:
+def test_tensors_that_share_memory_are_equal_after_writing_and_reading(tmp_path) -> None:
     whole = torch.arange(12.0).reshape(3, 4)
     views = {"whole": whole, "column": whole[:, 1], "turned": whole.T}
     write_model(tmp_path, views, {})
@@ -73,7 +73,7 @@ def test_file_without_tensors_raises_error_even_if_its_hash_matches(folder) -> N
         read_model(folder)
 
 
-def test_reading_a_folder_of_several_runs_raises_error_that_names_one(folder, tmp_path) -> None:
+def test_reading_a_folder_of_several_runs_raises_error_that_names_a_run(folder, tmp_path) -> None:
     (tmp_path / "several").mkdir()
     folder.rename(tmp_path / "several" / "fold-1")
     with pytest.raises(RunError, match=r"name one of them, such as .*fold-1"):

@@ -39,7 +39,7 @@ def test_number_of_threads_follows_the_setting_or_the_number_of_elements() -> No
             choose_threads(*arguments)
 
 
-def test_limited_threads_restores_the_number_after_block_or_error() -> None:
+def test_limited_threads_restores_the_thread_count_also_after_an_error() -> None:
     def fail() -> None:
         with limited_threads(0, 2) as number:
             assert number == torch.get_num_threads() == 2
@@ -61,7 +61,7 @@ def test_choose_threads_returns_one_in_the_context_one_thread() -> None:
     assert torch.get_num_threads() == 3
 
 
-def test_background_work_uses_one_thread_and_does_not_limit_the_caller() -> None:
+def test_background_computation_has_one_thread_and_the_caller_keeps_its_threads() -> None:
     def work(check):
         check()
         return choose_threads(100 * ELEMENTS, 2), torch.get_num_threads()

@@ -99,7 +99,7 @@ def test_simultaneous_requests_are_batched_with_equal_predictions(client_of, mon
 
 
 @pytest.mark.slow
-def test_server_with_several_processes_predicts_the_same_as_with_one(client_of, client):
+def test_server_with_several_processes_predicts_as_with_one_process(client_of, client):
     with client_of(workers=2, timeout=600) as processes:
         body = {"smiles": SMILES}
         for name in ("numbers", "classes"):

@@ -65,7 +65,7 @@ def test_links_endpoint_returns_the_proposals_of_predict(client, folders, tmp_pa
          "with a run of gattn molecules train"),
     ],
 )  # fmt: skip
-def test_invalid_request_for_links_gets_a_status_and_sentence(client, path, body, status, sentence):
+def test_invalid_request_for_links_gets_an_error_status(client, path, body, status, sentence):
     answer = client.post(path, json=body)
     assert (answer.status_code, answer.json()["error"]) == (status, sentence)
 

@@ -55,7 +55,7 @@ def test_table_written_by_the_csv_module_is_read_back(
 
 @settings(deadline=None)
 @given(st.binary(max_size=60), st.sampled_from([None, "latin-1", "utf-16"]))
-def test_any_bytes_are_a_table_or_raise_error_with_the_path(tmp_path_factory, content, encoding):
+def test_file_of_any_bytes_raises_only_errors_with_its_path(tmp_path_factory, content, encoding):
     path = _written(tmp_path_factory, b"smiles,y\nCCO,1\n" + content)
     try:
         rows = list(open_table(path, ["smiles"], encoding=encoding).rows())

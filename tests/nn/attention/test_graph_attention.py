@@ -100,7 +100,7 @@ def test_callable_score_gives_equal_results_for_any_order_of_edges(shuffled):
     torch.testing.assert_close(recorded[0].weights, weights)
 
 
-def test_edge_terms_give_equal_results_with_a_sorted_score(shuffled):
+def test_edge_terms_give_equal_results_with_sorted_and_unsorted_scores(shuffled):
     graph, weight, bias = shuffled
     score = torch.randn(12, 2, dtype=torch.float64)
     value = torch.randn(5, 2, 3, dtype=torch.float64)
@@ -141,7 +141,7 @@ def test_invalid_score_heads_or_features_of_graph_attention_raise_error():
         GraphAttention(6)(x, x, x, "graph")
 
 
-def test_edges_in_every_format_give_the_same_output_of_graph_attention():
+def test_graph_attention_gives_the_same_output_for_every_edge_format():
     layer, query, memory = GraphAttention(6, heads=2), torch.randn(3, 6), torch.randn(4, 6)
     edge_index = torch.tensor([[0, 3, 1], [0, 0, 2]])
     graph = Graph(edge_index, (4, 3))

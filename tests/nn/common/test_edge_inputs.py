@@ -172,7 +172,7 @@ def test_self_loop_features_change_after_a_write_to_edge_features(
     torch.testing.assert_close(actual, _expected(graph, edge_attr))
 
 
-def test_self_loop_features_work_under_vmap_in_inference_mode(graph_and_features, monkeypatch):
+def test_self_loop_features_under_vmap_equal_those_of_single_calls(graph_and_features, monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", "reference")
     graph, edge_attr = graph_and_features
     every = torch.stack([edge_attr, 2 * edge_attr])

@@ -71,7 +71,7 @@ def _pair(beside_pyg, name, args, options):
 @pytest.mark.parametrize("path", ["fused", "edge by edge"])
 @pytest.mark.parametrize("per_head", [False, True])
 @pytest.mark.parametrize("case", LAYERS)
-def test_edge_terms_equal_a_modified_layer_of_pyg(beside_pyg, monkeypatch, case, per_head, path):
+def test_layer_with_edge_terms_matches_pyg(beside_pyg, monkeypatch, case, per_head, path):
     args, options, takes = LAYERS[case]
     theirs, ours = _pair(beside_pyg, case.split(",")[0], args, options)
     if path != "fused":

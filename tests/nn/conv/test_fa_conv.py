@@ -47,7 +47,7 @@ def test_fa_conv_matches_pyg_for_an_adjacency_that_is_not_normalised(beside_pyg,
     beside_pyg.check(*pair, x, x, edges, return_attention_weights=True)
 
 
-def test_fa_conv_with_a_cache_uses_the_edges_of_the_first_forward(beside_pyg):
+def test_fa_conv_with_a_cache_keeps_the_edges_of_the_first_forward_pass(beside_pyg):
     theirs, ours = beside_pyg.pair("FAConv", 6, cached=True)
     x = beside_pyg.draw(5, 6)
     first, second = torch.tensor([[0, 1], [1, 2]]), torch.tensor([[3, 4], [0, 0]])

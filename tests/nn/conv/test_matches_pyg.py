@@ -110,7 +110,7 @@ def test_gat_and_transformer_conv_match_pyg_for_every_format_of_edges(beside_pyg
     beside_pyg.check(*pair, beside_pyg.draw(5, 6), edges, return_attention_weights=True)
 
 
-def test_agnn_conv_uses_a_cosine_of_zero_for_a_zero_vector():
+def test_cosine_of_a_zero_vector_in_agnn_conv_is_zero():
     x, edge_index = torch.tensor([[0.0, 0.0], [3.0, 4.0]]), torch.tensor([[0, 1], [1, 0]])
     torch.testing.assert_close(nn.AGNNConv()(x, edge_index)[0], x.mean(0))
 

@@ -25,7 +25,7 @@ def test_attention_loss_of_supergat_conv_equals_that_of_pyg(beside_pyg, dtype, a
     assert pair[1].eval().get_attention_loss() == 0
 
 
-def test_edge_sample_equals_pyg_with_same_seed(beside_pyg):
+def test_edge_sample_equals_that_of_pyg_with_the_same_seed(beside_pyg):
     pair = beside_pyg.pair("SuperGATConv", 6, 4, edge_sample_ratio=0.5)
     case = beside_pyg.graphs()[-1]
     logits = []

@@ -109,7 +109,7 @@ def test_gradients_of_learned_query_readout_pass_gradcheck(few, monkeypatch):
     assert torch.autograd.gradcheck(call, inputs)
 
 
-def test_learned_query_readout_works_as_an_aggregation_of_pyg_layers():
+def test_pyg_layers_accept_learned_query_readout_as_aggregation():
     readout = LearnedQueryReadout(6, 4, num_queries=2)
     assert aggregation_resolver(readout) is readout
     x = torch.randn(4, 6)

@@ -86,7 +86,7 @@ def test_output_bits_of_a_graph_do_not_depend_on_its_batch(build, calls):
         assert torch.equal(dot_product_attention(*parts, build([size])), together[number]), size
 
 
-def test_calls_that_dense_attention_does_not_support_use_the_edge_kernels(calls, monkeypatch):
+def test_calls_that_dense_attention_does_not_support_run_on_edge_kernels(calls, monkeypatch):
     graph = graphs.complete([64])
     query, key, value = inputs(graph)
     bias = torch.zeros(graph.num_edges, 2, dtype=torch.float64)

@@ -83,7 +83,7 @@ def test_gradient_sums_over_500000_edges_are_accurate(end):
 
 
 @pytest.mark.parametrize("size", [7, 10_000])
-def test_chunks_of_inference_mode_and_tracers_are_not_cached(size, hub, monkeypatch):
+def test_chunks_of_inference_mode_or_make_fx_are_not_cached(size, hub, monkeypatch):
     """Chunks are cached with the graph, except those of inference mode and of a tracer."""
     monkeypatch.setattr(chunks, "CHUNK", size)
     query, key = _query_and_key(hub)

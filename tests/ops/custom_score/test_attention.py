@@ -30,7 +30,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("normalize", "has_message", "size"), PAIRS)
-def test_attention_by_a_callable_equals_its_definition(
+def test_attention_with_a_callable_score_equals_its_definition(
     normalize, has_message, size, hub, tensors, monkeypatch
 ) -> None:
     monkeypatch.setattr(chunks, "CHUNK", size)
@@ -40,7 +40,7 @@ def test_attention_by_a_callable_equals_its_definition(
 
 
 @pytest.mark.parametrize("normalize", ["softmax", "mean"])
-def test_derivatives_of_attention_by_a_module_pass_gradcheck(normalize, hub, tensors) -> None:
+def test_derivatives_with_a_module_as_score_pass_gradcheck(normalize, hub, tensors) -> None:
     score = Perceptron().double()
     weight = score.weight.detach().clone().requires_grad_()
 
@@ -136,7 +136,7 @@ def test_custom_score_runs_under_autocast_in_both_passes() -> None:
     assert x.grad is not None
 
 
-def test_attention_by_a_callable_without_edges_is_zero(tensors) -> None:
+def test_attention_with_a_callable_score_without_edges_is_zero(tensors) -> None:
     empty = gattn.Graph(torch.empty(2, 0, dtype=torch.long), NODES)
     ends = [tensors[name] for name in ("query", "key", "value")]
     for normalize in NORMALIZE:

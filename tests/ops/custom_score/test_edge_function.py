@@ -57,7 +57,7 @@ def test_in_place_score_does_not_change_the_edge_features(hub, tensors):
 
 
 @pytest.mark.parametrize("size", [7, 10_000])
-def test_backward_uses_captured_values_of_the_forward_pass(size, hub, tensors, monkeypatch) -> None:
+def test_backward_reads_captured_values_of_a_forward_pass(size, hub, tensors, monkeypatch) -> None:
     """A loop over temperatures changes the captured variable before backward runs."""
     monkeypatch.setattr(chunks, "CHUNK", size)
     ends = [tensors[name] for name in ("query", "key", "value")]

@@ -131,7 +131,7 @@ def test_forward_mode_derivative_is_correct_unless_a_backend_is_named(operator, 
     torch.testing.assert_close(derivative, (ends[0] - ends[1]) / 2e-6, rtol=1e-4, atol=1e-6)
 
 
-def test_vmap_and_grad_of_operators_work_unless_a_backend_is_named(operator, tiny):
+def test_operators_support_vmap_and_grad_unless_a_backend_is_named(operator, tiny):
     inputs = operator.inputs(tiny, 2, 2, grad=False)
     stacked = {name: torch.stack([t, 2 * t]) for name, t in inputs.items()}
     gradients = [("grad", torch.func.grad, inputs), ("grad", torch.func.jacrev, inputs)]

@@ -43,7 +43,7 @@ def test_atom_network_does_not_depend_on_the_order_of_atoms_or_the_batch(level, 
     torch.testing.assert_close(network(both)[-rows:], first)
 
 
-def test_intervals_have_their_coverage_for_correlated_atoms():
+def test_intervals_for_correlated_atoms_have_the_requested_coverage():
     """In this simulation, the errors within a molecule have a common size, and the molecules have 1
     to 40 atoms.
     """
@@ -93,7 +93,7 @@ def test_atom_regressor_accepts_missing_lists_of_bond_targets():
         assert abs(predicted[name][0] - factor).max() < 0.2
 
 
-def test_atom_labels_of_wrong_length_raise_error_or_are_skipped():
+def test_atom_labels_of_wrong_length_raise_error_unless_rows_are_skipped():
     values = [*atom_values(), [1.0], [1.0, 2.0], [None, 2.0]]
     smiles = [*SMILES, "CCO", "(", "CO"]
     with pytest.raises(MoleculeError, match="its list has 1 values, and the molecule has 3"):
