@@ -324,7 +324,8 @@ class NodeEstimator(SerializableEstimator, Parameters):
             For each layer a pair: edges [2, e] from source to destination, including the self-loops
             that the layer adds, and weights [e, h], which sum to 1 over the edges into a node. With
             several types of nodes, the edges join the nodes of all types, of which those of the
-            predicted type are the first.
+            predicted type are the first. For a model that was trained on sampled neighbourhoods,
+            the edges are a sample around at most 64 nodes.
 
         Raises:
             NotFittedError: the estimator was not fitted.

@@ -90,8 +90,9 @@ def read_labels(
 
 
 def _without_unlabelled(values: pd.Series, graph: AttributedGraph) -> tuple[pd.Series, list[str]]:
-    """Replace the integer label -1, which stands for no label, by None. Labels that are not whole
-    numbers are returned unchanged. Raises GraphError for an integer label below -1.
+    """Replace the integer label -1, which stands for no label, by None; return the labels, and a
+    note if there are any such. If some labels are not whole numbers, all are returned unchanged.
+    Raises GraphError for an integer label below -1.
     """
     numbers = as_numbers(values)
     if (numbers[np.isfinite(numbers)] % 1 != 0).any():
@@ -233,8 +234,9 @@ def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
 
 
 def _choose(graph: AttributedGraph) -> str:
-    """Return the name of the label attribute. If the user names none, it is ``y`` or ``label``.
-    Raises GraphError if there is no such attribute, or several.
+    """Return the name of the label attribute if the user names none: ``y`` or ``label``. Raises
+    GraphError if there is neither, if there are both, or if ``y`` may be a coordinate because there
+    is also ``x``.
     """
     names = usual_labels(graph)
     message = "labels are required: y, or the name of an attribute (label, --label)"

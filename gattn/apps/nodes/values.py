@@ -361,7 +361,8 @@ def are_distinct_integers(numbers: NDArray[np.float64]) -> bool:
 
 
 def as_texts(values: pd.Series, *, gaps: bool = False) -> list[str]:
-    """Convert n values to texts; a missing value gives an empty text.
+    """Convert n values to texts; a missing value gives an empty text, and a time stamp at midnight
+    its date. Words such as ``NA`` are missing values if all other values are numbers.
 
     Args:
         values: n values.

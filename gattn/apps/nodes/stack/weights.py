@@ -174,7 +174,8 @@ def _regression_weights(predicted: NDArray, y: NDArray, prior: NDArray) -> NDArr
 
     Args:
         predicted: [m, K] the predictions of K models.
-        y: [m] numbers. They and the predictions are divided by the standard deviation of y.
+        y: [m] numbers. They and the predictions are standardised by the mean and the standard
+            deviation of y.
         prior: [K] prior weights; deviations from them are penalised.
     """
     from scipy.optimize import nnls
