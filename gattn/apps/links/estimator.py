@@ -146,7 +146,9 @@ class LinkPredictor(SerializableEstimator, Parameters):
             split: the parts of the links. No edge of a validation or test link is read.
 
         Returns:
-            The graph of the training links, with the features of its nodes and edges.
+            The graph of the training links, with the features of its nodes and edges. Unless they
+            are named as features, the column of times, and columns of nodes that look like the
+            parts of a split, are left out.
 
         Raises:
             GraphError: a column is missing or cannot be read.

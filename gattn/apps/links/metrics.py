@@ -20,7 +20,8 @@ def listwise_loss(scores: NDArray) -> NDArray[np.float64]:
     .. math:: L_i = \log \sum_j e^{s_{ij}} - s_{i0}
 
     Args:
-        scores: [m, 1 + k].
+        scores: [m, 1 + k] scores, that of the true target first; minus infinity for a missing
+            candidate.
     """
     top = scores.max(1)
     return np.log(np.exp(scores - top[:, None]).sum(1)) + top - scores[:, 0]
