@@ -163,8 +163,8 @@ class GraphAttention(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialise the learnable parameters again: projections by Glorot's method, and beta as
-        1.
+        """Initialise the learnable parameters again: projections and w by Glorot's method, biases
+        as 0, and beta as 1.
         """
         for linear in (self.lin_query, self.lin_key, self.lin_value, self.lin_out, self.lin_edge):
             if linear is not None:

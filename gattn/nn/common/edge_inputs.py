@@ -141,8 +141,8 @@ def _name(edge_index: Any) -> str:
 
 
 def _size(edge_index: Any) -> tuple[int | None, int | None] | None:
-    """Return (num_src, num_dst) if the format of the edges contains these numbers, otherwise
-    None.
+    """Return (num_src, num_dst) if the format of the edges contains these numbers, otherwise None.
+    An EdgeIndex may lack each number, which is then None.
     """
     if isinstance(edge_index, Graph):
         return edge_index.size
@@ -152,8 +152,8 @@ def _size(edge_index: Any) -> tuple[int | None, int | None] | None:
 
 
 def _coalesced(edge_index: Any) -> Any:
-    """Return the edges. The duplicate entries of a sparse COO matrix are summed first; the
-    summed matrix is cached.
+    """Return the edges. The duplicate entries of a sparse COO matrix are summed first; the summed
+    matrix is cached without its gradient, except in compiled code.
     """
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.sparse_coo:
         return edge_index
@@ -297,8 +297,8 @@ def _constant(like: Tensor, loops: int, fill_value: float | Tensor | None) -> Te
 
 
 def _reduced(rows: Tensor, graph: Graph, fill_value: str) -> Tensor:
-    """Return the features of the self-loops, [loops, d]. They are a reduction over the other
-    edges into the same node.
+    """Return the features of the self-loops, [loops, d]. They are the reduction ``fill_value`` over
+    the other edges into the same node; without such edges 0, or 1 for "mul".
     """
     loops = min(graph.size)
     if not is_linear(fill_value):

@@ -203,8 +203,9 @@ class FAConv(pyg.FAConv, AttentionConv):
     def _normalized(
         self, edge_index: Any, edge_weight: OptTensor, x: Tensor
     ) -> tuple[Graph, Tensor]:
-        """Return the edges and their weights w_ij in fp32 or fp64, because a degree of 2^16
-        overflows fp16.
+        """Return the edges, with self-loops if the layer adds them, and their weights w_ij, [e], in
+        fp32 or fp64, because a degree of 2^16 overflows fp16. Edges of a node of degree 0 have the
+        weight 0.
         """
         graph, weight = read_edges(edge_index, edge_weight, x, x, self_loops=self.add_self_loops)
         wide = acc_dtype(x.dtype)

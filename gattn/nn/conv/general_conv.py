@@ -258,7 +258,9 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
     def _sum_edge_by_edge(
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        """Return the sums of the messages, [n, h, c], computed by PyG's message passing."""
+        """Return the sums of the messages, [n, h, c], computed by PyG's message passing. Raises
+        RuntimeError if attention weights are recorded.
+        """
         self.record_edge_by_edge(None, graph)
         graph, (x_src,) = graph.fetch_source_rows(x_src)
         # propagate_type: (x: PairTensor, edge_attr: OptTensor)

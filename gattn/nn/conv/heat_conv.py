@@ -142,7 +142,9 @@ class HEATConv(pyg.HEATConv, AttentionConv):
     def _attend(
         self, x: Tensor, edge_type: Tensor, edge_attr: Tensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        """Return the weighted sums of the values, [n, h, c]."""
+        """Return the weighted sums of the values, [n, h, c]. Raises RuntimeError if the layer
+        computes edge by edge and attention weights are recorded.
+        """
         if not self.fused:
             kinds = F.leaky_relu(self.edge_type_emb(edge_type), self.negative_slope)
             self.record_edge_by_edge(None, graph)

@@ -166,7 +166,8 @@ class HGTConv(pyg.HGTConv, AttentionConv):
         terms: EdgeTerms,
     ) -> Tensor:
         """Compute the attention of all relations by PyG's message passing, with a message for each
-        edge: [n, h * c] for the n destinations of all types.
+        edge: [n, h * c] for the n destinations of all types. Raises RuntimeError if attention
+        weights are recorded.
         """
         self.record_edge_by_edge(None, joined)
         key = self._apply_relations(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs})

@@ -225,7 +225,9 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         self, query: Tensor, key: Tensor, value: Tensor, pos: PairTensor, graph: Graph,
         terms: EdgeTerms,
     ) -> Tensor:  # fmt: skip
-        """Return the weighted sums of the values, [n, c], computed by PyG's message passing."""
+        """Return the weighted sums of the values, [n, c], computed by PyG's message passing. Raises
+        RuntimeError if attention weights are recorded.
+        """
         self.record_edge_by_edge(None, graph)
         # propagate_type: (query: Tensor, key: Tensor, value: Tensor, pos: PairTensor)
         with self.bind_terms(terms):

@@ -204,6 +204,7 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
     ) -> Tensor:
         """Return the gated sums of the values, [n, 1, c], computed by PyG's message passing.
         Without ``edge_dim``, the nodes are projected before their rows are fetched for the edges.
+        Raises RuntimeError if weights are recorded.
         """
         self.record_edge_by_edge(None, graph)
         key, query, value = x_dst, x_src, x_src

@@ -335,7 +335,7 @@ class RGATConv(pyg.RGATConv, AttentionConv):
         self, alpha: Tensor, value: Tensor, index: Tensor, nodes: int | None
     ) -> Tensor:
         """Return the values multiplied by the attention weights, after the cardinality
-        preservation ``mod``.
+        preservation ``mod``: [e, h, c], or [e, h, dim, c] in the multiplicative mode.
         """
         shape = (self.heads,) if self.attention_mode == MODES[0] else (self.heads, self.dim)
         value = value.unflatten(-1, (self.heads, *(1,) * (len(shape) - 1), -1))

@@ -151,7 +151,8 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
 
     def _attend(self, value: Tensor, logits: OptTensor, graph: Graph, terms: EdgeTerms) -> Tensor:
         """Return the outputs [n, h, c]: by the fused operators, or by PyG's message passing if
-        ``logits`` is None or the layer computes edge by edge.
+        ``logits`` is None or the layer computes edge by edge. Raises RuntimeError if message
+        passing is used and attention weights are recorded.
         """
         if logits is None or not self.fused:
             self.record_edge_by_edge(None, graph)

@@ -136,7 +136,7 @@ def project_pairs(x: Tensor, weight: Tensor, pairs: Pairs | None) -> Tensor:
     """Project the rows x_i of all pairs (i, t) by the block-diagonal matrices W_t.
 
     Args:
-        x: [n, b * d].
+        x: features of the nodes, [n, b * d].
         weight: b blocks of each W_t, [types, b, d, c].
         pairs: the pairs; None for all pairs (i, t), ordered by i.
 
