@@ -147,7 +147,9 @@ def stable_argsort(index: Tensor) -> Tensor:
 
 
 def offsets(sorted_index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
-    """Return, for each value from 0 to size, its first position in a sorted index: [size + 1]."""
+    """Return, for each value from 0 to size, the number of smaller entries of a sorted index, which
+    is the first position of the value: [size + 1].
+    """
     # ONNX has no operator for binary search
     if onnx.exporting():
         ones = torch.ones_like(sorted_index, dtype=torch.int64)

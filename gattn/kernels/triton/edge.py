@@ -364,7 +364,7 @@ def edge_dot_kernel(
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
     """Compute q_i . k_j for every edge. Rows are destinations, so each query is read only once.
-    Writes out [e, h].
+    Writes out [e, h] in the caller's order of edges.
     """
     row, first, last, _split, _is_whole, _is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT

@@ -151,7 +151,9 @@ def gatv2_plan(
 def gatv2_constants(
     channels: int, value_channels: int | None, edge_attr: Tensor | None, activation: str
 ) -> dict[str, Any]:
-    """Return the compile-time constants for a kernel that computes the GATv2 score."""
+    """Return the compile-time constants, by name, for a kernel that computes the GATv2 score; those
+    of the values only if ``value_channels`` is not None.
+    """
     features = 0 if edge_attr is None else edge_attr.shape[1]
     constants = {"CHANNELS": channels, "FEATURES": features, "C": pad(channels)}
     if value_channels is not None:
@@ -275,7 +277,7 @@ def gatv2_score_kernel(
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, C: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the score s_ij of every edge. Writes out [e, h]."""
+    """Compute the score s_ij of every edge. Writes out [e, h] in the caller's order of edges."""
     row, first, last, _split, _is_whole, _is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )

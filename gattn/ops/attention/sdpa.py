@@ -180,8 +180,8 @@ class _Dense(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
-        """Return the attention output, and save the inputs, the output and its log-sum-exp for the
-        backward pass.
+        """Return the attention output, and save the inputs for the backward pass and, if torch
+        chooses its flash attention, the output and its log-sum-exp.
         """
         out, logsumexp = _with_logsumexp(*args)
         ctx.causal, ctx.scale = args[3:]

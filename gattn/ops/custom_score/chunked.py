@@ -148,7 +148,9 @@ class _Plan(NamedTuple):
         return [*self.row_kinds, *["function"] * (len(tensors) - len(self.row_kinds))]
 
     def plain(self, *tensors: Tensor) -> Tensor:
-        """Compute the result with a single call of the function on all edges, as a reference."""
+        """Compute the result, rows of edges or sums as ``into`` selects, with a single call of the
+        function on all edges, as a reference.
+        """
         layout = self.graph.layout
         edge, destination = layout.perm.long(), layout.destinations()
         rows = {"source": layout.col.long(), "destination": destination, "edge": edge}
@@ -218,9 +220,9 @@ class _ChunkedCall(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> Tensor:
-        """Return the results of all edges, and save the tensors and the versions of the tensors
-        that the user's function reads, so that the backward pass detects a write. Raises ValueError
-        if the function returns a wrong shape.
+        """Return the results of all edges, and save the tensors and the versions of the buffers of
+        the function's module, so that the backward pass detects a write. Raises ValueError if the
+        function returns a wrong shape.
         """
         ctx.plan, ctx.autocast = plan, _Autocast.current(plan.graph.device)
         ctx.save_for_backward(*tensors)
@@ -232,7 +234,7 @@ class _ChunkedCall(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         """Return the gradients of the tensors, under the autocast state of the forward pass. If a
         second derivative may follow, the function is called on all edges at once. Raises
-        RuntimeError if a tensor that the function reads has been changed since the forward pass.
+        RuntimeError if a buffer of the function's module has changed since the forward pass.
         """
         plan: _Plan = ctx.plan
         tensors = ctx.saved_tensors

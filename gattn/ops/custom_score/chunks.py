@@ -202,7 +202,9 @@ class Writer:
         self._hub_sums: Tensor | None = None
 
     def write(self, chunk: Chunk, values: Tensor) -> None:
-        """Copy or add the rows of a chunk, [b, ...]."""
+        """Copy or add the rows of a chunk, [b, ...], to the target; for the row kind "function",
+        add a value of the target's shape.
+        """
         values, row_kind, target = values.to(self.target.dtype), self.row_kind, self.target
         if row_kind == "function":
             target += values

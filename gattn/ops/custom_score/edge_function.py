@@ -77,7 +77,9 @@ class EdgeFunction(NamedTuple):
     def of(
         cls, function: Callable[..., Tensor], arguments: Sequence[Tensors], has_weight: bool
     ) -> EdgeFunction:
-        """Wrap a function, a module, or a method of a module for these arguments."""
+        """Wrap a function, a module, or a method of a module for these arguments. The wrapper uses
+        the present values of a function's closure variables.
+        """
         function = _snapshot_closure(torch_internals.uncompiled(function))
         owner = _owner(function)
         module = owner if owner is function or owner is None else _Method(function)
@@ -312,7 +314,9 @@ def _compiled(function: Callable[..., Any], code: types.CodeType, edges: int) ->
 
 @functools.cache
 def _can_compile(device: str) -> bool:
-    """Return True if torch finds a compiler for a device; otherwise warn once."""
+    """Return True if torch finds a compiler for a device; otherwise warn once. Only the CPU is
+    checked.
+    """
     if device != "cpu":
         return True
     if _has_compiler():

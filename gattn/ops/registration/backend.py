@@ -73,8 +73,8 @@ if not cpu.unavailable_reason():
 
 
 def _find_default(device_type: str) -> tuple[str, str]:
-    """Return the default backend for a type of device. If it has no kernels, also return the
-    reason.
+    """Return the default backend for a type of device, and the reason why it is the reference; ""
+    if it is not.
     """
     expected = {"cpu": "cpu", "cuda": "triton"}.get(device_type)
     if expected is None:

@@ -131,7 +131,7 @@ class Family:
             checks.check_grouped("value", heads, lengths["u"])
 
     def run_reference(self, *args: Any) -> Tensor:
-        """Compute the attention in plain PyTorch.
+        """Compute the attention in plain PyTorch: [n, h, c] in the dtype of the value.
 
         Args:
             *args: the inputs, the layout, the seed of dropout and the settings.

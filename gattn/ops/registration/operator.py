@@ -223,7 +223,9 @@ class Operator:
         return RuntimeError(_TRANSFORMED.format(name=self.name, transform=transform))
 
     def _on_cpu(self, args: Sequence[Any]) -> Any:
-        """Allocate the outputs, run the C++ kernel, and return them."""
+        """Allocate the outputs, run the C++ kernel, and return the output or, if there are several,
+        a tuple.
+        """
         lengths = self._shapes.lengths(args)
         outputs = self._shapes.allocate_outputs(args, lengths, cpu.empty)
         values = [*args, *outputs, *lengths]

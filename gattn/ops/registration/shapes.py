@@ -122,7 +122,9 @@ class Shapes:
     def allocate_outputs(
         self, args: Sequence[Any], lengths: Sequence[int], empty: Empty
     ) -> list[Tensor]:
-        """Allocate uninitialised memory for the outputs of a call."""
+        """Allocate uninitialised memory for the outputs of a call by the function ``empty``. An
+        output whose conditions are not met is an empty tensor.
+        """
         like = args[self._like]
         dtype = like.dtype
         sums = acc_dtype(dtype)
