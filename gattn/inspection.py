@@ -179,8 +179,8 @@ def _attends(module: Module) -> bool:
 
 
 def _summarize(name: str, kind: str, events: list[PathEvent], slow_path_reason: str) -> PathRecord:
-    """Combine the events of a layer into one record; its path is the slowest path of these
-    events.
+    """Combine the events of a layer into one record; its path is the slowest path of these events,
+    which is "edge by edge" if there is a ``slow_path_reason`` and no custom score.
     """
     events = [event._replace(operator=_public_name(event.operator)) for event in events]
     unique = list(dict.fromkeys(events))
@@ -242,7 +242,10 @@ def _hooked(
     calls: dict[str, list[PathEvent]],
     events: list[PathEvent],
 ) -> Iterator[None]:
-    """Register hooks that assign each event to the innermost running layer."""
+    """Register hooks that move each event from ``events`` to the list of the innermost running
+    layer in ``calls``, and remove the hooks at the end of the ``with`` block. ``running`` has the
+    names of the layers that run.
+    """
 
     def flush() -> None:
         """Add the recorded events to the calls of the running layer, and clear them."""

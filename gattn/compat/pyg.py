@@ -165,7 +165,9 @@ class Twin:
 
 
 def _checked_constructor(theirs: type) -> Callable[..., None]:
-    """Return the constructor of PyG's module with the checks of :class:`Twin`."""
+    """Return a constructor with the signature of a PyG module's, which checks its arguments, calls
+    that constructor, and completes the module; see :class:`Twin`.
+    """
     construct, signature = theirs.__init__, inspect.signature(theirs)
 
     @functools.wraps(construct)

@@ -138,7 +138,9 @@ def dispatch_mode_active() -> bool:
 
 
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function or module that was passed to torch.compile to create the argument."""
+    """Return the function or module that was passed to torch.compile to create the argument. Any
+    other function is returned unchanged.
+    """
     if getattr(function, "_torchdynamo_disable", False):
         # This attribute marks a wrapper that torch.compiler.disable created. The wrapper is
         # returned unchanged, because without it the function could be compiled.

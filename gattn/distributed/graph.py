@@ -201,7 +201,7 @@ class DistributedGraph(Graph):
 
     def with_self_loops(self, first: int = 0) -> DistributedGraph:
         """Return the graph with one self-loop for each node, like
-        :meth:`gattn.Graph.with_self_loops`.
+        :meth:`gattn.Graph.with_self_loops`; ``first`` is the local source that is destination 0.
 
         All processes must call it.
         """

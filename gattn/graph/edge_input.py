@@ -116,7 +116,10 @@ def is_networkx(edges: Any) -> bool:
 
 
 def _from_networkx(graph: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
-    """Read the edges of a networkx graph; each undirected edge gives one edge in each direction."""
+    """Return sources and destinations, int64, of the edges of a networkx graph, whose nodes are
+    numbered in their order, and its size (n, n). Each undirected edge gives one edge in each
+    direction, and a self-loop gives one.
+    """
     index = {node: position for position, node in enumerate(graph.nodes)}
     pairs = [(index[a], index[b]) for a, b in graph.edges()]
     rows = networkx_rows(graph)
@@ -175,7 +178,9 @@ def check_count(name: str, value: Any, least: int = 0) -> None:
 
 
 def check_created_outside(name: str, edges: Any, hint: str = "") -> None:
-    """Raise ValueError if edges were created or batched inside a transform of torch.func."""
+    """Raise ValueError if edges were created or batched inside a transform of torch.func; compiled
+    code does not check this.
+    """
     if (
         not torch.compiler.is_compiling()
         and isinstance(edges, Tensor)

@@ -89,7 +89,9 @@ class Graph:
     def from_layout(
         cls, layout: Layout, kept_edges: Tensor | None = None, edge_offset: int = 0
     ) -> Graph:
-        """Create a graph from a layout without checking its indices."""
+        """Create a graph from a layout without checking its indices. The attributes ``kept_edges``
+        and ``edge_offset`` are set to the arguments.
+        """
         graph = cls.__new__(cls)
         graph._set(layout, kept_edges)
         if edge_offset:
@@ -252,7 +254,8 @@ class Graph:
     @outside_transforms
     def _map(self, function: Callable[[Tensor], Tensor]) -> Graph:
         """Return the graph whose tensors are the results of a function of each tensor, such as a
-        copy to another device.
+        copy to another device. On the CPU, the maximum degrees are measured first and stored in
+        both graphs.
         """
         layout = self.layout
         for transposed in (False, True):

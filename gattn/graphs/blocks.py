@@ -155,8 +155,8 @@ def bipartite(
 
 
 def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return the sizes as a tuple; raise TypeError unless they are integers, and ValueError for a
-    negative one.
+    """Return the sizes as a tuple; raise TypeError unless they are integers in a list, tuple or
+    range, and ValueError for a negative one.
     """
     is_ints = isinstance(sizes, (list, tuple, range)) and all(
         isinstance(s, int) and not isinstance(s, bool) for s in sizes

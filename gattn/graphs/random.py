@@ -69,7 +69,8 @@ def expander(sizes: Sequence[int], degree: int, *, seed: int = 0, device: Device
 
 def _edges(nodes: int, degree: int, seed: int) -> Tensor:
     """Return the edges of a random regular graph, drawn from ``seed``, in both directions, ordered
-    by (destination, source): [2, e].
+    by (destination, source): [2, e] int64 on the CPU. For a degree above 2, a graph that is not
+    connected is drawn again with the next seed.
     """
     degree = min(degree + nodes * degree % 2, max(nodes - 1, 0))
     if degree == 0:

@@ -219,7 +219,7 @@ def _check_num_neighbors(
     num_neighbors: Mapping[EdgeType, Sequence[int]], graphs: dict[EdgeType, Graph]
 ) -> dict[EdgeType, list[int]]:
     """Return num_neighbors as a list for each edge type; raise TypeError or ValueError unless all
-    edge types have lists of integers of the same length.
+    edge types have lists of integers of at least -1, of one length above 0.
     """
     if set(num_neighbors) != set(graphs):
         raise ValueError(

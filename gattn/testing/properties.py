@@ -45,8 +45,8 @@ class WorstCase:
         return self.error <= self.tolerance
 
     def __str__(self) -> str:
-        """Return the rule, the graph with the largest error, the error and the
-        tolerance as text.
+        """Return the rule, the graph with the largest error, the error, the tolerance and the
+        detail as text.
         """
         num_src, num_dst = self.case.size
         return (
@@ -365,7 +365,9 @@ class _Worst:
 
 
 def _deviation(got: Tensor, expected: Tensor) -> tuple[float, str]:
-    """Return the largest relative error, its position, and the two values at this position."""
+    """Return the largest relative error, and a text with its position and the two values there. The
+    error is infinite if the shapes differ or a value is not finite, and 0 for empty outputs.
+    """
     if got.shape != expected.shape:
         detail = f"expected shape {tuple(expected.shape)}, got {tuple(got.shape)}"
         return float("inf"), detail
@@ -443,8 +445,8 @@ def _call_readout(readout: Callable[..., Tensor], x: Tensor, case: AwkwardGraph)
 def _relabellings(
     case: AwkwardGraph, generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield a permutation of the sources and one of the destinations; they are equal unless the
-    graph is bipartite.
+    """Yield three pairs of a permutation of the sources and one of the destinations; they are equal
+    unless the graph is bipartite.
     """
     source = list(_orders(case.size[0], case.edge_index, generator))
     if case.bipartite:
