@@ -75,7 +75,8 @@ class AtomEstimator(SmilesEstimator):
                 "one for the bonds"
             )
         texts = as_texts(smiles, ordered=True)
-        columns = {str(name): list(cells) for name, cells in dict(atoms or bonds or {}).items()}
+        table: Any = bonds if atoms is None else atoms
+        columns = {str(name): list(cells) for name, cells in dict(table).items()}
         for name, cells in columns.items():
             if len(cells) != len(texts):
                 raise ValueError(
@@ -85,8 +86,7 @@ class AtomEstimator(SmilesEstimator):
         places = Places("atom" if bonds is None else "bond", lists.owners)
         y = np.array(lists.values, object).reshape(-1, len(columns))
         labelled = self.read(texts, y, targets=[*columns], places=places, problems=lists.problems)
-        train, val = self._split(labelled)
-        return self.fit_labelled(train, val, folder=folder, progress=progress)
+        return self.fit_labelled(*self._split(labelled), folder=folder, progress=progress)
 
     def read(
         self, smiles: Sequence[str], y: Any, *, targets: Sequence[str], places: Places,
