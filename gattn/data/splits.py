@@ -100,7 +100,8 @@ def random_split(
             group.
 
     Returns:
-        The split; a part may be empty if there are few items or groups.
+        The split; a part may be empty if there are few items or groups. Each part is in the order
+        of the permutation, and ``drawn_validation`` is True.
 
     Raises:
         ValueError: the number of items is negative, the fractions are invalid, or the number of
@@ -293,8 +294,9 @@ def read_positions(path: str | os.PathLike[str]) -> dict[str, Any]:
 def split_from_positions(
     positions: Mapping[str, Any], path: str | os.PathLike[str], count: int
 ) -> Split:
-    """Check the indices that :func:`read_positions` returned, and return them as a split. Raises
-    ValueError for an index that is out of range, not an integer, or in two parts.
+    """Check the indices that :func:`read_positions` returned, and return them as a split, whose
+    protocol is the name of the file. Raises ValueError for an index that is out of range, not an
+    integer, or listed twice.
     """
     seen: dict[int, str] = {}
     for part in PARTS:

@@ -79,8 +79,8 @@ def raw_files(
 
 
 def _folder(dataset: DatasetRecord, root: Path) -> Path:
-    """Return the folder below ``root``, with or without its first part, that has more
-    of the files.
+    """Return the folder of the registry below ``root``, with or without the first part of its path,
+    whichever has more of the files; with the first part if both have the same number.
     """
     full = Path(dataset.folder)
     candidates = [root / full, root / Path(*full.parts[1:])]

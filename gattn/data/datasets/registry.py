@@ -117,7 +117,7 @@ def _registry_text() -> str:
 
 def _record(name: str, table: dict[str, Any]) -> DatasetRecord:
     """Convert an entry of the registry to a record. Raises ValueError for an unknown field, and
-    TypeError for a missing one.
+    TypeError (KeyError for ``files``) for a missing one.
     """
     table = dict(table, name=name)
     unknown = set(table) - {field.name for field in fields(DatasetRecord)}

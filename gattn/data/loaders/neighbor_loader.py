@@ -160,7 +160,9 @@ class NeighborLoader(NodeLoader):
             threads.shutdown(wait=False, cancel_futures=True)
 
     def _make(self, index: list[int], seed: int) -> Any:
-        """Return the batch of the seed nodes ``input_data[index]``."""
+        """Return the batch of the seed nodes ``input_data[index]``, sampled with ``seed``; it is in
+        pinned memory if ``pin_memory`` is set and CUDA is available.
+        """
         batch = self.filter_fn(self._sampler.draw(self.input_data[index], seed))
         return batch.pin_memory() if self.pin_memory and torch.cuda.is_available() else batch
 

@@ -218,7 +218,8 @@ def batch_molecules(molecules: Molecules | Sequence[Data]) -> Data:
     Returns:
         Data with ``x``, ``edge_index`` and ``edge_attr`` of all atoms and bonds, ``batch`` [n],
         the molecule of each atom, ``ptr`` [g + 1], the index of each molecule's first atom, and
-        ``y`` [g, t] if there are targets. An empty list gives a graph without atoms.
+        ``y`` [g, t] if there are targets (in a list, if every ``Data`` has ``y``). An empty list
+        gives a graph without atoms.
 
     Raises:
         TypeError: ``molecules`` contains other objects.

@@ -70,7 +70,8 @@ def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
         molecules: ``Molecules`` or a list of SMILES.
 
     Returns:
-        [k, len(DESCRIPTORS)] float32, not scaled and finite; an empty list gives no rows.
+        [k, len(DESCRIPTORS)] float32, not scaled. Undefined descriptors are 0, for example of a
+        molecule of dummy atoms. An empty list gives no rows.
 
     Raises:
         ValueError: RDKit cannot read a SMILES.
@@ -112,7 +113,7 @@ def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarra
             :meth:`gattn.data.molecules.building.MoleculeBuilder.skeletons` for these molecules.
 
     Returns:
-        [k, len(DESCRIPTORS)] float32, finite.
+        [k, len(DESCRIPTORS)] float32; undefined descriptors are 0.
     """
     from rdkit.Chem.rdMolDescriptors import PEOE_VSA_
 
@@ -160,7 +161,7 @@ MANY = 400
 
 
 def _rotatable(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarray:
-    """Count the rotatable bonds of each molecule: [k].
+    """Count the rotatable bonds of each molecule: [k] float64.
 
     A rotatable bond is a single bond outside rings. Each of its two atoms has further bonds, none
     of them triple.
@@ -182,6 +183,13 @@ def _in_intervals(
 ) -> np.ndarray:
     """For each molecule, sum the surface areas of its atoms by the intervals into which the values
     of the atoms fall.
+
+    Args:
+        which: [n], the index of each atom's molecule.
+        surface: [n], the surface area of each atom.
+        values: [n], the value of each atom, for example its contribution to logP.
+        bounds: ascending bounds of the intervals; a value equal to a bound is in the upper one.
+        count: number of molecules.
 
     Returns:
         [count, intervals] float64.
@@ -217,7 +225,9 @@ def _atom_terms() -> AtomMemory:
 
 
 def descriptor_row(molecule: Mol) -> list[float]:
-    """Compute the descriptors of one molecule with RDKit; some of them may be NaN or infinite."""
+    """Compute the descriptors of one molecule with RDKit, in the order of :data:`DESCRIPTORS`;
+    some of them may be NaN or infinite.
+    """
     from rdkit.Chem import rdMolDescriptors as rd
 
     return [

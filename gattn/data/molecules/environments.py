@@ -64,7 +64,15 @@ def atom_keys(atoms: np.ndarray, bonds: np.ndarray, ends: np.ndarray) -> np.ndar
 def _gather(
     codes: np.ndarray, seen: np.ndarray, one: np.ndarray, other: np.ndarray, over: np.ndarray
 ) -> np.ndarray:
-    """Combine each atom's code with the sum of the hashed codes of its bonds and neighbours."""
+    """Combine each atom's code with the sum of the hashed codes of its bonds and neighbours.
+
+    Args:
+        codes: [n] uint64, the code of each atom for its own result.
+        seen: [n] uint64, the code of each atom for the results of its neighbours.
+        one: [k] int64, the atom to whose sum a bond is added.
+        other: [k] int64, the other atom of the bond.
+        over: [k] uint64, the hashed code of the bond.
+    """
     total = np.zeros_like(codes)
     # The factor 3 makes the hash of atom and bond asymmetric: atom code 1 with bond code 2 differs
     # from atom code 2 with bond code 1.

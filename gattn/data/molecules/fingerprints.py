@@ -116,9 +116,10 @@ def tanimoto_ridges(
     """Fit the model of :func:`tanimoto_ridge` once, and yield its predictions for several test
     sets.
 
-    With ``weights`` [n], the ridge of each molecule is divided by its weight, and the mean of y is
-    weighted. Raises ValueError, at the first prediction, unless ``ridge`` is above 0 and y has one
-    value for each of one or more training molecules.
+    With ``weights`` [n], all positive, the ridge of each molecule is divided by its weight, and the
+    mean of y is weighted. Yields [m] float64 for each test set of m fingerprints. Raises
+    ValueError, at the first prediction, unless ``ridge`` is above 0 and y has one value for each of
+    one or more training molecules.
     """
     if not ridge > 0:
         raise ValueError(f"ridge must be above 0; got {ridge}")

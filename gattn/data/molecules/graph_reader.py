@@ -127,7 +127,9 @@ class GraphReader:
         self._molecules.append(molecule)
 
     def _note_configurations(self, molecule: Mol, bonds: list[Bond]) -> None:
-        """Record the stereo labels of a molecule's stereo centres and of the given bonds."""
+        """Record the stereo labels of a molecule's stereo centres and of these bonds. Like all
+        marks, they are recorded before :meth:`add` appends the molecule's atoms and bonds.
+        """
         labels = configurations(molecule, bonds)
         if labels.atoms or labels.bonds:
             self.labels[len(self._molecules)] = labels
@@ -141,14 +143,16 @@ class GraphReader:
             self._planes[start + i] = label
 
     def _note_isotopes(self, molecule: Mol) -> None:
-        """Add a mark for the isotope of each atom of the molecule that is read next."""
+        """Record the isotope of each atom of the molecule that is being added."""
         start = len(self._invariants)
         self._atom_marks += [
             (start + atom.GetIdx(), ISOTOPE * atom.GetIsotope()) for atom in molecule.GetAtoms()
         ]
 
     def _note_rare(self, molecule: Mol, bonds: list[Bond]) -> None:
-        """Record bond types and hybridisations for molecules with dative bonds."""
+        """Record the type of each bond and the hybridisation of each atom of a molecule that has
+        an unusual bond, for example a dative one.
+        """
         start = len(self._invariants)
         self._atom_marks += [
             (start + atom.GetIdx(), HYBRIDISATION * (1 + int(atom.GetHybridization())))
@@ -188,6 +192,11 @@ class GraphReader:
 
         An example of such an atom is the central nitrogen of a cyclazine: it is shared by rings
         that are only aromatic together.
+
+        Args:
+            aromatic: [b] bool, whether each bond is aromatic.
+            ends: [b, 2], the two atoms of each bond, numbered over all molecules.
+            sizes: [k], the number of atoms of each molecule.
         """
         touched = np.zeros(sizes.sum(), np.bool_)
         touched[ends[aromatic]] = True

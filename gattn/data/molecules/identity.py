@@ -142,7 +142,7 @@ def parent(text: str) -> str:
 
     Returns:
         The canonical SMILES of the fragment. It is ``text`` itself if the molecule has one fragment
-        without charges and metals, or if it has no carbon.
+        without charges and metals, if it has no carbon, or if RDKit cannot read it or the fragment.
 
     Raises:
         ImportError: RDKit is not installed and the SMILES has several fragments, a charge or a

@@ -77,7 +77,9 @@ class Table(Generic[Described, Kind]):
         return np.array(rows, np.int32)[which]
 
     def _add(self, key: int, thing: Described) -> int:
-        """Return the number of the kind with this key, and add a new kind of ``thing``."""
+        """Return the row index of the kind with this key. If the key is new, first add a row with
+        the features of ``thing``.
+        """
         with self._lock:
             place = self._places.get(key)
             if place is None:

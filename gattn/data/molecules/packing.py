@@ -81,7 +81,10 @@ def read_packed(
 def _standardised(
     smiles: Sequence[str], parsed: Sequence[Mol | str], steps: Sequence[str]
 ) -> tuple[list[str], list[Mol | str]]:
-    """Return the SMILES and the molecules after standardisation. Errors are returned unchanged."""
+    """Return the SMILES and the molecules after standardisation. A molecule that RDKit cannot
+    standardise, or cannot read afterwards, is replaced by the error message. Earlier error
+    messages, and the SMILES of molecules that do not change, stay as they are.
+    """
     texts = list(smiles)
     molecules = list(parsed)
     for row, molecule in enumerate(parsed):

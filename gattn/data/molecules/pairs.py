@@ -74,7 +74,7 @@ def atom_pairs(arrays: MoleculeArrays) -> AtomPairs:
 
 
 def _pieces(arrays: MoleculeArrays) -> Iterator[AtomPairs]:
-    """Yield the pairs in pieces."""
+    """Yield the pairs of :func:`atom_pairs` in pieces, each from atoms of at most :data:`ROWS`."""
     x, edges, bonds, ptr, edge_ptr = (
         np.asarray(getattr(arrays, name))
         for name in ("x", "edge_index", "edge_attr", "ptr", "edge_ptr")
@@ -109,7 +109,14 @@ def _codes(x: np.ndarray, degrees: np.ndarray, multiple: np.ndarray) -> np.ndarr
 
 
 def _columns(codes: np.ndarray, others: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Compute RDKit's hash code of each pair, modulo the number of columns."""
+    """Compute the fingerprint column of each pair, [p] int64: RDKit's hash code modulo the number
+    of columns.
+
+    Args:
+        codes: [p] int64, the code of one atom of each pair (:func:`_codes`).
+        others: [p] int64, the code of the other atom; the order of the two has no influence.
+        steps: [p] int64, the number of bonds between them.
+    """
     value = np.zeros(len(codes), np.uint32)
     for part in (np.minimum(codes, others), steps, np.maximum(codes, others)):
         mixed = part.astype(np.uint32) + np.uint32(0x9E3779B9)
@@ -120,12 +127,15 @@ def _columns(codes: np.ndarray, others: np.ndarray, steps: np.ndarray) -> np.nda
 def _close_atoms(
     sizes: np.ndarray, source: np.ndarray, destination: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Find the pairs by sets of atoms that are one bit each: in each step, an atom reaches the
-    atoms that its neighbours reached in the previous one.
+    """Search the pairs of atoms with 1 to :data:`PAIR_DISTANCE` bonds between them.
+
+    Each atom has a set of atoms, stored as the bits of a word. In each step, the sets of its
+    neighbours from the previous step are added to its own set.
 
     Args:
         sizes: [k], the number of atoms of each molecule.
-        source: [e], the first atom of each bond, which is listed in both directions.
+        source: [e], the first atom of each bond, numbered over all molecules; each bond is listed
+            in both directions.
         destination: [e], the second atom.
 
     Yields:

@@ -28,7 +28,7 @@ def plain(molecule: Mol, smiles: str) -> Mol:
 
     A configuration that is defined by a hydrogen keeps its label, which
     :func:`gattn.data.molecules.stereo.configurations` reads. A configuration that is only defined
-    by an isotope of hydrogen loses it.
+    by an isotope of hydrogen is removed.
 
     Args:
         molecule: RDKit's molecule; it is not changed.

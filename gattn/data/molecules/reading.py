@@ -60,7 +60,9 @@ def read_smiles(
         MoleculeError: there are bad rows and ``on_error`` is ``"raise"``; its attribute ``bad``
             lists them.
         ValueError: y does not have a row for each SMILES and a column for each name, or contains
-            something else than numbers; or ``on_error`` has another value.
+            something else than numbers; ``on_error`` has another value; or ``max_atoms`` is below
+            1.
+        ImportError: RDKit is not installed.
 
     >>> molecules = read_smiles(["CCO", "C1CC", "CN(C)(C)(C)C"], on_error="skip")
     >>> len(molecules), [bad.row for bad in molecules.bad]
@@ -130,10 +132,12 @@ def load_molecules(
 
     Raises:
         MoleculeError: there are bad rows and ``on_error`` is ``"raise"``.
-        ValueError: there is no such data set, or a file has another SHA-256 than in the registry.
+        ValueError: there is no such data set of molecules, a file has another SHA-256 than in the
+            registry, or an option has an invalid value.
         FileNotFoundError: a file is missing and ``download`` is False, or rdkit was built without
             its Contrib folder.
         OSError: the download failed.
+        ImportError: RDKit is not installed.
 
     >>> load_molecules("chembl2321810")
     Molecules(1017 molecules, 33226 atoms, 36366 bonds, 1 target (Act), 0 bad rows)
@@ -163,7 +167,8 @@ def _table_rows(path: Path, record: DatasetRecord) -> list[_Row]:
 
 def _joined_rows(structures: Path, activities: Path) -> list[_Row]:
     """Join a file with lines "SMILES NAME" and a CSV file with lines "Name,Act", by the names of
-    the compounds. Raises FileNotFoundError or ValueError if a file cannot be read.
+    the compounds. Raises FileNotFoundError or ValueError if a file cannot be read, and KeyError
+    for a compound without activity.
     """
     with activities.open(newline="", encoding="utf-8") as file:
         activity = {row["Name"]: float(row["Act"]) for row in csv.DictReader(file)}

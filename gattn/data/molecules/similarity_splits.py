@@ -34,7 +34,8 @@ def butina_clusters(molecules: Sequence[str] | Molecules, *, distance: float = 0
             similarity of at least 0.35 to the centre of its cluster.
 
     Returns:
-        n numbers, in descending order of the size of the clusters.
+        n numbers. The clusters are numbered from 0 in descending order of size; no molecules give
+        an empty list.
 
     Raises:
         ValueError: RDKit cannot read a SMILES, or there are more than :data:`MOST_COMPARED`.

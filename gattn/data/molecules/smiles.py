@@ -104,7 +104,7 @@ def parse_any_size(smiles: str) -> Mol:
         ValueError: the text cannot be parsed; the message contains the text and the reason.
     """
     try:
-        return parse_smiles(smiles, max(len(smiles), 1))
+        return parse_smiles(smiles, max(len(str(smiles)), 1))
     except ValueError as error:
         raise ValueError(f"RDKit cannot read the SMILES {smiles!r}: {error}") from None
 
@@ -130,7 +130,7 @@ def _parse(core: str, extension: str, text: str) -> Mol:
 
 def _without_doubt(molecule: Mol) -> Mol:
     """Remove the mark "unknown stereo" from the double bonds of a molecule, because it means the
-    same as no mark, and return the molecule.
+    same as no mark, and return the molecule itself, which is changed.
     """
     from rdkit.Chem import BondStereo
 
@@ -155,8 +155,8 @@ _ATOM = re.compile(r"\[[^\]]*\]|Br|Cl|[BCNOPSFIbcnops*]")
 
 
 def _check_length(text: str, max_atoms: int) -> None:
-    """Raise ValueError if a SMILES has more than ``max_atoms`` atoms or too many characters per
-    atom.
+    """Raise ValueError if a SMILES has more than ``max_atoms`` atoms, or more than 20 characters
+    for each of ``max_atoms``.
     """
     if len(text) > 20 * max_atoms:
         raise ValueError(f"a text of {len(text)} characters is too long for max_atoms={max_atoms}")
@@ -187,7 +187,9 @@ def _complaint(core: str, text: str) -> str:
 
 
 def _syntax_error(text: str) -> str:
-    """Return the errors that RDKit's parser logs for a SMILES, without time stamps."""
+    """Return the errors that RDKit's parser logs for a SMILES, without time stamps and each after
+    "; ". The text is empty for a version of RDKit whose log cannot be read.
+    """
     from rdkit import Chem, rdBase
 
     if not hasattr(rdBase, "CaptureErrorLog"):

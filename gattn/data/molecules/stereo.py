@@ -69,6 +69,10 @@ def configurations(molecule: Mol, bonds: Iterable[Bond] | None = None) -> Config
 
     Returns:
         Labels, which do not depend on the order of atoms and bonds; empty without stereo marks.
+        Labels that :func:`remember` stored are returned for all bonds.
+
+    Raises:
+        RuntimeError: RDKit cannot read the canonical SMILES that it wrote.
 
     >>> from rdkit import Chem
     >>> for text in ("C[C@H](N)C(=O)O", "N[C@@H](C)C(=O)O", "C[C@@H](N)C(=O)O"):
@@ -234,8 +238,9 @@ def _labels(
 
 
 def _canonically(molecule: Mol, atoms: list[int], bonds: list[int]) -> Configurations:
-    """Compute the CIP labels after the atoms were reordered as in the canonical SMILES. Raises
-    RuntimeError if RDKit cannot read the SMILES that it wrote.
+    """Compute the CIP labels after the atoms were reordered as in the canonical SMILES. All labels
+    are ``"other"`` if the labeller exceeds :data:`MOST_STEPS`. Raises RuntimeError if RDKit cannot
+    read the SMILES that it wrote.
     """
     from rdkit import Chem
 
