@@ -217,7 +217,8 @@ def as_classes(
 
 
 def target_names(y: Any) -> list[str]:
-    """Return the names of the targets: a data frame's columns, a Series' name, or ``y0, y1, ...``.
+    """Return the names of the targets: a data frame's columns, a Series' name, ``y`` for labels
+    [n], or ``y0, y1, ...`` for labels [n, t].
 
     >>> target_names([0.5, 1.5]), target_names([[0, 1], [1, 0]])
     (['y'], ['y0', 'y1'])

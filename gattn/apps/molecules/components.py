@@ -390,6 +390,9 @@ def _leave_out(
 ) -> tuple[Tensor, Tensor]:
     """Return the means and variances [m, t] of validation molecules by Gaussian processes that were
     not trained on the group of a molecule.
+
+    ``kernel_index`` are the indices of the validation molecules that are the last training
+    molecules of ``kernel``, and ``group`` [m] is the group of each validation molecule.
     """
     rows = len(kernel.counts) - len(kernel_index) + torch.arange(len(kernel_index))
     left_out = kernel.leave_out(group[kernel_index], rows)

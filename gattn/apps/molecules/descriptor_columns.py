@@ -101,6 +101,10 @@ def open_tables(
         parts: for each file "val" or "test" if it is that part, or ""; by default "".
         encoding: encoding of the files; see :func:`open_molecules`.
 
+    Returns:
+        The only table, with all its columns; or the rows of several tables one after another, with
+        the columns of SMILES and then those of ``names``.
+
     Raises:
         FileNotFoundError: a file does not exist.
         ValueError: a file cannot be read or lacks a column, or a file is listed twice.
@@ -214,10 +218,12 @@ def split_descriptors(table: Any, molecules: int = 1) -> SmilesRows:
 
     Returns:
         The SMILES, the descriptors [n, f] float64 with NaN for missing values, and their names: a
-        data frame's columns, ``x1, x2, ...`` for an array; empty for SMILES alone.
+        data frame's columns, ``x1, x2, ...`` for an array. For SMILES alone, the descriptors have
+        the shape [0, 0], and there are no names.
 
     Raises:
-        ValueError: a descriptor is not a number or not finite.
+        ValueError: a descriptor is not a number in the range of float32, or there are fewer columns
+            than molecules in a row.
 
     Example:
         >>> smiles, values, names = split_descriptors(np.array([["CCO", 298.0], ["C", None]]))

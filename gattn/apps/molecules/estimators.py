@@ -119,6 +119,9 @@ class MoleculeEstimator(SmilesEstimator):
         Raises:
             MoleculeError: SMILES that cannot be parsed under ``on_error="raise"``.
             ValueError: a parameter is out of its range; the labels are too few or all equal.
+            RunError: the model to start from (``from_foundation``) cannot be read.
+            TrainingError: a checkpoint is damaged or belongs to another training, or the loss is
+                not finite.
         """
         labelled = self.read(smiles, y, weights=sample_weight)
         if validation is None:
@@ -146,7 +149,8 @@ class MoleculeEstimator(SmilesEstimator):
         [n, t, 2] are the lower and upper ends of the labels for a bounded loss; by default they are
         read from the strings in y. ``weights`` [n] are the weights of the rows. ``where`` converts
         the number of a row to words for an error. Raises ValueError for invalid parameters, labels
-        or weights, and RunError if the model to start from cannot be read.
+        or weights, MoleculeError for SMILES that cannot be parsed if ``on_error`` is "raise", and
+        RunError if the model to start from cannot be read.
         """
         # An invalid parameter raises an error before the SMILES are parsed, which may take long.
         read_foundation_of(settings_of(MoleculeParameters, self))
@@ -255,7 +259,8 @@ class MoleculeEstimator(SmilesEstimator):
             warning.
 
         Raises:
-            ValueError: the target does not exist.
+            ValueError: the target or the class does not exist, or the model reads reactions or
+                several molecules in a row.
             NotFittedError: the estimator was not fitted.
         """
         self.check_fitted()
@@ -460,7 +465,7 @@ def _joined(
     texts: Sequence[object], pieces: Iterable[tuple[ParsedSmiles, tuple[Tensor, ...]]]
 ) -> list[Tensor]:
     """Concatenate the results [k, ...] of all chunks to tensors [n, ...], with NaN for invalid
-    SMILES.
+    SMILES, which are listed in one warning.
     """
     columns, bad, start = [], [], 0
     for parsed, tensors in pieces:
@@ -517,6 +522,7 @@ class MoleculeRegressor(RegressorMixin, NumberLabels, MoleculeEstimator):
 
         Raises:
             NotFittedError: the estimator was not fitted.
+            ValueError: the descriptor columns are not those of the training.
         """
         mean, std = (self._shaped(values.numpy()) for values in self._predict(X))
         return (mean, std) if return_std else mean
@@ -638,6 +644,7 @@ class MoleculeClassifier(ClassifierMixin, ClassLabels, MoleculeEstimator):
 
         Raises:
             NotFittedError: the estimator was not fitted.
+            ValueError: the descriptor columns are not those of the training.
         """
         columns = self.labels_of(self._predict(X)[0])
         kinds = {column.dtype.kind for column in columns}
@@ -723,7 +730,10 @@ class MoleculeClassifier(ClassifierMixin, ClassLabels, MoleculeEstimator):
 
         Returns:
             [k, t, c] bool for the largest number c of classes; False beyond the classes of a
-            target.
+            target, and for a prediction of NaN.
+
+        Raises:
+            ValueError: the coverage is not above 0 and below 1.
         """
         chances = self.probabilities(mean)
         sets = self.calibrator_.sets(chances, coverage=coverage)

@@ -237,8 +237,8 @@ def explain_model(
         One explanation for each molecule.
 
     Raises:
-        ValueError: the target or the class does not exist, or the model reads reactions or several
-            molecules in a row.
+        ValueError: the target or the class does not exist, ``label`` is set for a model of numbers,
+            or the model reads reactions or several molecules in a row.
     """
     if model.row_format.joined:
         raise ValueError(

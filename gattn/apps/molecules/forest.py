@@ -202,7 +202,8 @@ class Forest:
             val: molecules of the validation part.
             y: [k, t] float64, the labels of the k molecules of both parts; NaN where a target was
                 not measured.
-            trees: number of trees of each target.
+            trees: number of trees of each target, at least 2. Targets with the same labelled
+                molecules form a block; with more than :data:`TOTAL` blocks, each has fewer trees.
             seed: seed of the samples and the splits.
             groups: [k] int64, the group of each molecule. A tree is trained on all molecules of a
                 group or on none.
@@ -276,7 +277,7 @@ class Forest:
 def _out_of_bag(values: Tensor, left: Tensor, count: int) -> Tensor:
     """Return the mean of the leaf values [k, T, o] over the trees that ``left`` [k, T] marks, and
     the difference between its expected squared error and that of the mean over ``count`` trees:
-    [2, k, o] float64.
+    [2, k, o] float64, NaN for a molecule without such a tree.
     """
     used, number = left[:, :, None].double(), left.sum(1)[:, None].double()
     mean = (values * used).sum(1) / number

@@ -75,8 +75,8 @@ def compare(
 
 
 def compare_descriptors(z: Tensor, other_z: Tensor, blocks: int) -> list[Tensor]:
-    """Return the squared distances [k, n] and the dot products [k, n] for each group of
-    descriptors.
+    """Return two matrices [k, n] for each group of descriptors, one group after another: the
+    squared distances and the dot products, both divided by the number of descriptors of the group.
     """
     parts = []
     for some, others in zip(descriptor_groups(z, blocks), descriptor_groups(other_z, blocks)):
@@ -111,8 +111,13 @@ def kernel_matrix(parts: list[Tensor], theta: Tensor) -> Tensor:
     """Compute the kernel matrix without the noise on its diagonal.
 
     Args:
-        parts: similarities and squared distances of the molecules, from :func:`compare`.
-        theta: logarithms of the hyperparameters.
+        parts: the result of :func:`compare` or :func:`self_similarity`.
+        theta: [1 + kinds + 3 groups], the logarithms of the hyperparameters: of the noise, of the
+            weight of each kind of counts, and for each group of descriptors of the weight of the
+            Matern kernel, of 1 / length^2 and of the weight of the linear kernel.
+
+    Returns:
+        A matrix or a vector of the shape of the parts, float64.
     """
     scales, kinds = theta.exp(), count_kinds(parts, theta)
     kernel = scales[1] * parts[0]
@@ -180,6 +185,9 @@ def search_hyperparameters(
         check: function without arguments that is called before each evaluation of the density,
             and may raise an exception to stop the search.
         kinds: number of kinds of counts, whose similarities are the first parts.
+
+    Raises:
+        ValueError: the kernel matrix cannot be factorised, even with a larger diagonal.
     """
     start = start_of(kinds, (len(parts) - kinds) // 2)
     lowest, highest = start - FARTHEST_LOG, start + FARTHEST_LOG
@@ -358,7 +366,8 @@ class GaussianProcess:
         variance: bool = True, progress: bool = False, check: Callable[[], None] = lambda: None,
         bounds: Tensor | None = None,
     ) -> GaussianProcess:  # fmt: skip
-        """Fit the model: choose the hyperparameters of each target, and solve its kernel equation.
+        """Fit the model: sample its molecules, and choose the hyperparameters of each target. The
+        kernel equation is solved at the first prediction.
 
         Args:
             inputs: k training molecules.
@@ -376,6 +385,10 @@ class GaussianProcess:
 
         Returns:
             The fitted model.
+
+        Raises:
+            ValueError: the kernel matrix cannot be factorised, for example because labels or
+                descriptors are very large.
         """
         sampled, chosen = draw_labelled(known_labels(y, bounds), rows, seed)
         some = inputs[sampled]
@@ -544,7 +557,9 @@ class GaussianProcess:
     def _predict(
         self, counts: list[Tensor], z: Tensor, alike: list[Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """Predict standardised means [k, t] and variances [k, t] of k molecules."""
+        """Predict standardised means [k, t] and variances [k, t] of k molecules. ``alike`` are
+        their similarities [k, n] to the training molecules for each kind of ``counts``.
+        """
         parts = [*(each.double() for each in alike), *compare_descriptors(z, self._z, self._blocks)]
         itself = self_similarity(counts, z, self._blocks)
         means, variances = [], []

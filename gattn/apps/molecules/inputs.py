@@ -116,7 +116,8 @@ def condensed(
             the reactants are the first nodes.
 
     Returns:
-        Graphs with 2 d features of a node and 2 b of an edge.
+        Graphs with 2 d features of a node and 2 b of an edge. The edges of each graph are ordered
+        by source, then by destination.
     """
     atoms, others = reactants.ptr.diff(), products.ptr.diff()
     owner = torch.arange(len(others)).repeat_interleave(others)
@@ -141,8 +142,9 @@ def condensed(
 
 
 def _edge_keys(side: MoleculeArrays, nodes: Tensor, count: int) -> Tensor:
-    """Return a key for each edge of one side of the reactions. It is computed from the nodes at
-    the edge's ends: [e] int64.
+    """Return a key for each edge of one side of the reactions, computed from the nodes at its ends:
+    [e] int64. ``nodes`` has the node of each atom of this side, numbered over all ``count`` nodes
+    of the condensed graphs.
     """
     first = side.ptr[:-1].repeat_interleave(side.edge_ptr.diff())
     source, target = nodes[side.edge_index + first]

@@ -125,8 +125,8 @@ def open_run(
     Raises:
         RunError: the folder does not contain a readable model.
         FileNotFoundError: the file ``path`` does not exist.
-        ValueError: the file cannot be read, or the column of SMILES or of a descriptor is
-            missing or appears twice.
+        ValueError: the file cannot be read, the column of SMILES or of a descriptor is missing or
+            appears twice, or the coverage is not above 0 and below 1.
     """
     model, card = load_model(folder, lists=lists)
     model.set_params(workers=workers, threads=threads)

@@ -254,7 +254,9 @@ def _without(molecules: Molecules, masked: Tensor) -> Molecules:
 
 
 def counts_without(environments: Environments, mask: Tensor) -> Tensor:
-    """Count the environments that contain no masked atom: [m, columns] for masks [m, n]."""
+    """Count the environments that contain no masked atom: [m, COUNTS] uint8, at most 255, for masks
+    [m, n].
+    """
     which, atom = environments.members
     hit = torch.zeros(len(mask), len(environments.places)).index_add_(
         1, which, mask[:, atom].float()
@@ -265,7 +267,9 @@ def counts_without(environments: Environments, mask: Tensor) -> Tensor:
 
 
 def _environments(molecule: Mol) -> Environments:
-    """Return the Morgan environments that are counted in the fingerprint of a molecule."""
+    """Return the Morgan environments that are counted in the fingerprint of a molecule: first
+    those without stereochemistry, then those with the configurations of the atoms.
+    """
     from rdkit.Chem import rdFingerprintGenerator
 
     within = _neighbourhoods(molecule)
@@ -296,7 +300,7 @@ def _pairs(molecule: Mol, smiles: str) -> Environments:
 
 
 def _neighbourhoods(molecule: Mol) -> list[list[set[int]]]:
-    """Return the atoms within 0, 1 and 2 bonds of each atom."""
+    """Return the atoms within 0, 1 and 2 bonds of each atom: a list by radius of lists by atom."""
     near = [
         {atom.GetIdx(), *(other.GetIdx() for other in atom.GetNeighbors())}
         for atom in molecule.GetAtoms()
@@ -379,7 +383,8 @@ def _surfaces(molecule: Mol) -> dict[str, np.ndarray]:
     """Return the term of each atom in Crippen's sums, the polar surface area, Hall and Kier's alpha
     and Labute's surface area.
 
-    Labute's surface area is also divided by intervals of logP, refractivity and charge.
+    Labute's surface area is also divided by intervals of logP, refractivity and charge. The arrays
+    [n] have the names of their descriptors as keys.
     """
     from rdkit.Chem import rdMolDescriptors as rd
     from rdkit.Chem.rdPartialCharges import ComputeGasteigerCharges

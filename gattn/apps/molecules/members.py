@@ -231,6 +231,7 @@ class MoleculeBatches:
     Args:
         inputs: k molecules.
         y: [k, t], scaled to the unit of the network; NaN for missing labels.
+        weights: [k] weights of the rows, by which their losses are multiplied.
         bounds: [k, t, 2], the lower and upper ends of the labels in the same unit, for a bounded
             loss; by default both ends are y.
         bounded: whether the loss reads ends instead of y.
@@ -271,8 +272,8 @@ class MoleculeBatches:
         return len(self.inputs)
 
     def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor, Tensor]:
-        """Return a batch of the molecules at these positions, their targets (for a bounded loss the
-        ends of their targets), and the weights of their rows.
+        """Return a batch of the molecules at these positions [g], their targets [g, t] float32 (for
+        a bounded loss the ends of their targets, [g, t, 2]), and the weights of their rows, [g, 1].
         """
         return self._graphs(positions), self.targets[positions], self.weights[positions]
 
@@ -464,6 +465,9 @@ def cross_fit_members(
 ) -> Tensor:
     """Predict each fold of the validation part with the weights of the epoch that is best on the
     other folds.
+
+    The networks themselves predict a fold if the outputs of the epochs were not recorded, or if no
+    target has two different labels in the other folds.
 
     Args:
         networks: K networks, with the weights of the epoch that was chosen on the whole validation

@@ -209,8 +209,9 @@ class NearestMolecules:
         return rows
 
     def _blocks(self, counts: Tensor) -> Iterator[tuple[Tensor, CountTable]]:
-        """Yield blocks of training molecules, with the bits of the molecules that are compared to
-        them: [k, d] uint8.
+        """Yield pairs of the bits [k, d] uint8 of the molecules, and of a block of training
+        molecules to which they are compared. The blocks are in the order of the columns of
+        ``train``; of many training molecules, only the d bits that a molecule has are read.
         """
         bits = (counts > 0).to(torch.uint8)
         if self._train.shape[1] * 8 <= BLOCK:

@@ -408,8 +408,8 @@ def _draw_glorot(parameter: Tensor) -> None:
 
 
 def with_atom_loops(edge_index: Tensor, edge_attr: Tensor, atoms: int) -> tuple[Graph, Tensor]:
-    """Add a self-loop at each atom. Its edge features are the mean of the features of the atom's
-    bonds.
+    """Add a self-loop at each atom, in place of those in ``edge_index``. Its edge features are the
+    mean of the features of the atom's bonds.
 
     Args:
         edge_index: [2, e] int64, the bonds in both directions.
@@ -598,7 +598,10 @@ class MoleculeColumns(nn.Module):
 
     @classmethod
     def fit(cls, batches: Iterable[MoleculeBatch]) -> MoleculeColumns:
-        """Choose and scale the columns by the molecules of the training part."""
+        """Choose and scale the columns by the molecules of the training part. All descriptors are
+        read, and each count that at least :data:`LEAST` molecules have. ``batches`` are those of
+        the training part with their counts, at least one.
+        """
         sums, count, first = torch.zeros(3, 1, dtype=torch.float64), 0, 0
         for some in batches:
             values = _columns(some.descriptors.double(), some.counts, slice(None))
@@ -612,7 +615,9 @@ class MoleculeColumns(nn.Module):
         return cls(columns, mean.float(), scale.float())
 
     def forward(self, batch: MoleculeBatch) -> Tensor:
-        """Return the standardised columns of the g molecules in a batch: [g, d + c]."""
+        """Return the standardised columns of the g molecules in a batch: [g, d + c]. In training,
+        each number is set to 0 with the probability ``missing``, and the others are enlarged.
+        """
         values = _columns(batch.descriptors, batch.counts, self.columns)
         scaled = ((values - self.mean) / self.scale).clamp(-FARTHEST, FARTHEST)
         return F.dropout(scaled, self.missing, self.training)
@@ -683,8 +688,8 @@ class MoleculeNetwork(AtomLayers):
     def forward(self, batch: MoleculeBatch) -> Tensor:
         """Predict the targets of every molecule in a batch.
 
-        A CPU computes the whole network in one kernel, unless a gradient of the batch or dropout
-        is needed.
+        A CPU computes the whole network in one kernel, unless a row has several molecules, or
+        dropout or a gradient of the batch is needed; see :func:`obstacle`.
 
         Args:
             batch: see Shapes.
@@ -747,7 +752,7 @@ class MoleculeNetwork(AtomLayers):
         return vectors.unflatten(0, (-1, self.molecules)).flatten(1)
 
     def _kernel_parameters(self) -> list[Tensor]:
-        """Return the parameters in the order of :func:`gattn.apps.molecules.network`."""
+        """Return the parameters in the order of :func:`molecule_network`."""
         layers: list[Tensor] = []
         for norm, layer in zip(self.norms, self.convs):
             norm, conv = cast(nn.LayerNorm, norm), cast(BondAttention, layer)

@@ -86,7 +86,9 @@ def _fit_others(
 
 
 def _joint_groups(train: FitPart, val: FitPart) -> tuple[Tensor, Tensor]:
-    """Return the numbers of the groups of both parts, which are equal for groups of one name."""
+    """Return the numbers of the groups of both parts, [k] and [m] int64. They are equal for groups
+    of one name; if a part has no names, the parts have no common group.
+    """
     if train.groups is None or val.groups is None:
         first = train.group_numbers()
         return first, val.group_numbers() + first.amax() + 1
@@ -229,6 +231,8 @@ class MoleculePredictor(Components):
 
         Raises:
             ValueError: shapes that do not match, or a target without a training label.
+            TrainingError: a checkpoint is damaged or belongs to another training, or the loss of a
+                network is not finite.
         """
         _check(train, "y of the training part")
         _check(val, "y of the validation part")
@@ -357,6 +361,9 @@ class MoleculePredictor(Components):
 
         Returns:
             Means, expected errors, and their components; empty tensors for no molecules.
+
+        Raises:
+            ValueError: the model was trained with another number of descriptor columns.
         """
         inputs, place = distinct_inputs(inputs)
         predicted = self.predict_transformed(inputs)
@@ -385,6 +392,9 @@ class MoleculePredictor(Components):
         Returns:
             Means [k, t], expected errors [k, t], and the predictions of the components; empty
             tensors for no molecules.
+
+        Raises:
+            ValueError: the model was trained with another number of descriptor columns.
         """
         inputs = self.standardised(inputs)
         elements = members.batch_elements(min(len(inputs), members.PREDICTION_BATCH), self.settings)

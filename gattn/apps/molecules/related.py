@@ -78,7 +78,9 @@ def compare(
 
 
 def _squared_errors(part: LabelledMolecules, estimator: Any) -> Tensor:
-    """Return the squared error of each label, in units of the variance of its target."""
+    """Return the squared errors of a Gaussian process for sampled labels of left-out molecules, in
+    units of the variance of their target; errors that are not finite are left out.
+    """
     inputs, y = part.inputs, estimator.outputs_of(part.y).double()
     if inputs.extra_descriptors.shape[1]:
         inputs = with_standard_columns(inputs, column_tensors(inputs.extra_descriptors))

@@ -28,7 +28,9 @@ from gattn.data import BadRow, random_split
 
 
 def _labels(kinds: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Convert class numbers to labels; NaN stays NaN."""
+    """Convert class numbers [n] float64 to labels, an array of the type of ``kinds``. NaN stays
+    NaN, and the array then contains float64 numbers or objects.
+    """
     unknown = np.isnan(numbers)
     labels = kinds[np.where(unknown, 0, numbers).astype(int)]
     if unknown.any():
@@ -139,6 +141,8 @@ class SmilesEstimator(SerializableEstimator, Parameters):
         Raises:
             ValueError: a part has too few molecules, or a target no label in the training part.
             SettingsError: a setting for numbers was set for classes.
+            TrainingError: a checkpoint is damaged or belongs to another training, or the loss is
+                not finite.
         """
         if self.task.is_class:
             self.settings().check_classes()

@@ -180,7 +180,8 @@ def fit_shrinkage(
         classes: number of classes of each target; () for two classes.
 
     Returns:
-        The factor s, and the number that is added to each calibrated probability: (1 - s) f.
+        The factor s, and the number that is added to s times each probability, (1 - s) f: [t] or
+        [O] float64. Without labels, s is 1 and the number is 0.
 
     Example:
         >>> certain, y = torch.tensor([[1.0], [1.0], [0.0]]), torch.tensor([[1.0], [0.0], [0.0]])
@@ -208,8 +209,8 @@ def fit_shrinkage(
 
 
 def predicted_std(sources: Tensor, coefficients: Tensor) -> Tensor:
-    """Return the standard deviation of the error, [k, t], computed from s inputs [s, k, t] of the
-    error model.
+    """Return the standard deviation of the error, [k, t] float64, computed from s inputs [s, k, t]
+    of the error model and their coefficients [s, t].
     """
     return torch.einsum("skt,st->kt", sources.double(), coefficients).sqrt()
 

@@ -82,7 +82,7 @@ def check_domain(
     """Raise an error if a label is outside the domain of its transform.
 
     Args:
-        name: name of the transform; ``"auto"`` and ``"none"`` read all labels.
+        name: name of the transform; ``"none"`` accepts all labels.
         labels: [n] labels of one target, NaN for a missing value.
         target: name of the target.
         where: converts a row to words, for example ``"in line 22"``.

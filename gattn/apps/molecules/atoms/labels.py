@@ -130,8 +130,8 @@ def _parsed(text: str) -> object:
 
 
 def _item(value: object, cell: object) -> Item:
-    """Convert an item of a list of labels to a number or a text; None for a missing label. Raises
-    ValueError for an item of another type.
+    """Convert an item of a list of labels to a number or a text; None for a missing label. A number
+    beyond float64 becomes infinite. Raises ValueError for an item of another type.
     """
     if value is None or value != value or (isinstance(value, str) and is_missing(value)):
         return None
@@ -342,6 +342,9 @@ def list_rows(
 
 def join_cells(columns: Sequence[Sequence[str]], rows: Iterator[np.ndarray]) -> list[list[str]]:
     """Combine the cells of atoms or bonds to lists in JSON, one for each molecule and column.
+
+    ``rows`` has, for each molecule, the index of the cell of each entry of its list, -1 for null.
+    Cells that are NaN or infinite become null, too.
 
     >>> join_cells([["0.5", "nan"], ["red", "1"]], iter([np.array([0, -1, 1])]))
     [['[0.5, null, null]', '["red", null, 1]']]

@@ -380,7 +380,7 @@ class AtomPredictor(NetworkPredictor):
             classes: number of classes of each target if the task is multiclass.
             folder: folder for checkpoints, or None.
             progress: whether to show the progress.
-            threads: number of threads, 0 for one per processor.
+            threads: number of threads inside an operator; 0 to choose it by the size of a batch.
 
         Returns:
             The trained model.
@@ -440,8 +440,9 @@ class AtomPredictor(NetworkPredictor):
         return AtomPrediction(mean, std, dict(zip(self.names, means)), radius, graphs)
 
     def _calibrate(self, val: LabelledMolecules) -> None:
-        """Fit the weights of the components, the coefficients of the error variance, and the
-        scores of the intervals to the validation part.
+        """Fit the weights of the components and, for numbers, the coefficients of the error
+        variance and the scores of the intervals to the validation part. Its predictions become the
+        attribute ``validation``.
         """
         parts, targets = self._predict_parts(val.inputs), self.classes or (1,) * self.targets
         means, sources, *_ = parts

@@ -53,7 +53,7 @@ class Finding:
     """Fault of a table, and the rows in which it occurs.
 
     Attributes:
-        kind: a name of :data:`SEVERITIES`.
+        kind: a name of :data:`KINDS`.
         message: a sentence with the facts.
         details: for each row, counted from 0, a value to show, such as the label or the reason;
             empty if the fault belongs to a whole column.
@@ -176,7 +176,8 @@ def read_table(
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the file is not a CSV file, has no rows, or lacks a column.
+        ValueError: the file is not a CSV file, has no rows, or lacks a column, or a column is used
+            twice.
         ImportError: RDKit is not installed.
     """
     need_rdkit()
@@ -218,7 +219,9 @@ def read_table(
 
 
 def _target(cells: Column, signs: Column | None, style: NumberFormat) -> Target:
-    """Read a column of labels: its numbers, its limits, and whether it contains classes."""
+    """Read a column of labels: its numbers, its limits, and whether it contains classes. Without a
+    column ``signs`` of relations (None), only the signs in the cells are read.
+    """
     name = str(cells.name)
     if signs is not None and signs.name != name:
         cells = pd.Series(list(map(with_relation, cells, signs)), name=name)
@@ -239,7 +242,9 @@ def _target(cells: Column, signs: Column | None, style: NumberFormat) -> Target:
 
 
 def _is_numeric(target: Target) -> bool:
-    """Return True for a column of numbers that may be labels."""
+    """Return True if most cells of a column are numbers that may be labels. Whole numbers that are
+    all different are not, because they are row numbers or identifiers.
+    """
     values = target.values[np.isfinite(target.values)]
     whole, distinct = (values % 1 == 0).all(), values.nunique()
     is_identifier = whole and distinct == len(values) > max(CLASSES, len(target.values) / 2)
@@ -305,7 +310,9 @@ def check_table(
     Raises:
         FileNotFoundError: a file does not exist.
         FileExistsError: ``out`` exists.
-        ValueError: a file is not a CSV file with rows, or lacks a column.
+        ValueError: a file is not a CSV file with rows, or lacks a column; or the split has a row
+            that the table does not have.
+        ImportError: RDKit is not installed.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "t.csv"
@@ -336,8 +343,8 @@ def check_table(
 
 
 def summary(result: CheckResult) -> list[str]:
-    """Return a short summary with one line for each finding, which shows the finding's first
-    rows.
+    """Return the lines of a short summary: the numbers of rows and molecules, each finding with its
+    first rows, and at the end the numbers of faults and notes.
     """
     table = result.table
     readable = sum(molecule is not None for molecule in table.molecules)
@@ -358,7 +365,9 @@ def summary(result: CheckResult) -> list[str]:
 
 
 def _places(result: CheckResult, finding: Finding) -> str:
-    """Return the line numbers of the first rows of a finding."""
+    """Return the line numbers of the first rows of a finding as a text in brackets, or "" if the
+    finding belongs to no rows.
+    """
     if not finding.details:
         return ""
     table = result.table_of(finding)
@@ -381,14 +390,16 @@ def _parts(table: CheckedTable, split: str, column: str) -> list[str]:
         if part not in ("train", "val", "test") or not isinstance(rows, list):
             continue
         for row in rows:
-            if not 0 <= row < len(names):
-                raise ValueError(f"{split} has row {row}, but {table.path} has {len(names):,} rows")
+            if type(row) is not int or not 0 <= row < len(names):
+                raise ValueError(f"{split} has row {row!r}; {table.path} has {len(names):,} rows")
             names[row] = part
     return names
 
 
 def _lines(result: CheckResult) -> Iterator[Sequence[object]]:
-    """Yield the rows of ``findings.csv``, one for each row of each finding."""
+    """Yield the header and the lines of ``findings.csv``: one for each row of each finding, and one
+    for a finding that belongs to no rows.
+    """
     yield (
         "kind", "severity", "target", "file", "row", "line", "group", "name", "smiles", "detail",
         "message",
@@ -471,7 +482,8 @@ def tautomers(texts: Column, molecules: Sequence[Mol | None]) -> Column:
     """Return the canonical tautomer of each molecule, "" for a molecule that cannot be read.
 
     RDKit's canonical tautomers are slow to compute, so they are only computed for molecules that
-    share their formula and their skeleton with another molecule.
+    share their formula and their skeleton with another molecule. The other molecules keep their
+    text in ``texts``, the canonical SMILES.
     """
     from rdkit.Chem import rdMolHash
     from rdkit.Chem.rdMolDescriptors import CalcMolFormula
@@ -500,7 +512,7 @@ def _tautomer(text: str, molecule: Mol) -> str:
 
 
 def check_labels(table: CheckedTable) -> Iterator[Finding]:
-    """Yield the findings on the labels of a table."""
+    """Yield the findings on the labels of a table, and on its columns of units."""
     for target in table.targets:
         yield from _amount(target)
         if target.is_class:
@@ -571,7 +583,8 @@ def _amount(target: Target) -> Iterator[Finding]:
 def _outliers(target: Target) -> Iterator[Finding]:
     """Yield a finding if labels are many robust standard deviations from the median.
 
-    The logarithms are used if all labels are positive and extend over several decades.
+    The logarithms are used if all labels are positive and extend over several decades. Fewer than
+    :data:`FEW` labels have no outliers.
     """
     values, scale = target.measured, ""
     if values.count() < FEW:
@@ -677,14 +690,18 @@ def check_parts(
 
 
 def _forms(*tables: CheckedTable) -> Column:
-    """Return the identities and tautomers of the molecules of several tables, one row for each."""
+    """Return a data frame with the columns of :data:`FORMS`, and with a row for each row of the
+    tables, one table after another.
+    """
     keys = pd.concat([table.keys for table in tables], ignore_index=True)
     molecules = [one for table in tables for one in table.molecules]
     return keys.assign(tautomer=tautomers(keys["identity"], molecules))
 
 
 def _between(keys: Column, parts: Column, a: str, b: str) -> Iterator[Finding]:
-    """Yield a finding if two parts have molecules in common."""
+    """Yield a finding if two parts have molecules in common. Its details are the rows of both
+    parts, with the strongest form of :data:`FORMS`; its numbers are those of molecules of ``b``.
+    """
     reasons: dict[int, str] = {}
     counts: dict[str, int] = {}
     for reason, column in FORMS.items():

@@ -101,7 +101,7 @@ class TreeNodes(NamedTuple):
 
 
 def tree_leaves(nodes: TreeNodes, x: Tensor) -> Tensor:
-    """Return the leaf of each of k rows in each of T trees, [k, T] int64.
+    """Return the leaf of each of k rows in each of T trees, as an index of the nodes: [k, T] int64.
 
     Args:
         nodes: nodes of the trees.

@@ -54,7 +54,7 @@ def prediction_columns(estimator: Any) -> list[str]:
 
 
 def target_columns(estimator: Any) -> list[Sequence[str]]:
-    """Return the names of the prediction columns of one target, without the target's name."""
+    """Return the names of the prediction columns of each target, without the target's name."""
     return [_names(estimator, i) for i in range(len(estimator.targets_))]
 
 

@@ -70,7 +70,7 @@ def write_explanations(
 
 
 def describe(explanation: Explanation) -> list[str]:
-    """Return the caption of a picture: the prediction, and the faithfulness of the weights.
+    """Return the lines of a picture's caption: the prediction, and the faithfulness of the weights.
 
     With a target transform, the second line names the scale of the weights.
 
@@ -105,7 +105,7 @@ def colour_scale(explanations: Sequence[Explanation]) -> float:
     """Return the weight of the strongest colour for several explanations.
 
     It is at least the median error of the explained values. Therefore the pictures of a model that
-    predicts no better than the mean are nearly empty.
+    predicts no better than the mean are nearly empty. Without explanations it is 1.
     """
     if not explanations:
         return 1.0
@@ -202,8 +202,9 @@ def explain_table(
         RunError: the folder does not contain a readable model.
         FileNotFoundError: the file, or the folder in which ``out`` is created, does not exist.
         FileExistsError: ``out`` exists.
-        ValueError: the file or its column cannot be used, the target does not exist, or the file
-            has no valid molecule.
+        ValueError: the file or its column cannot be used, the target or the class does not exist,
+            ``pictures`` is negative, the file has no valid molecule, or the model reads reactions
+            or several molecules in a row.
     """
     if pictures < 0:
         raise ValueError(f"pictures must be at least 0; got {pictures}")

@@ -53,7 +53,9 @@ class Column:
 
 
 class LabelColumn(NamedTuple):
-    """Labels of one target (None or NaN if missing), and the rows whose cells are invalid."""
+    """Labels of one target (None or NaN if missing), the rows whose cells are invalid, the numbers
+    of missing cells and of censored cells that were left out, and notes for the report.
+    """
 
     values: Sequence[float | str | int | None]
     unread: Sequence[int]
@@ -184,7 +186,7 @@ def unit_columns(columns: Iterable[str], used: Sequence[str]) -> list[str]:
 
 
 def unit_notes(columns: Mapping[str, set[str]]) -> list[str]:
-    """Return a sentence for each column that has several units, given its cells."""
+    """Return a list with a sentence for each column that has several units, given its cells."""
     notes = []
     for name, cells in columns.items():
         units = cells - {""}

@@ -41,7 +41,8 @@ def measure_targets(model: AnyEstimator, y: Tensor, mean: Tensor) -> dict[str, d
         mean: [k, o] predicted means.
 
     Returns:
-        For several classes also Cohen's kappa and Matthews' correlation coefficient.
+        For each target the metrics of its task by name, NaN where a metric is undefined. For
+        several classes these include Cohen's kappa and Matthews' correlation coefficient.
     """
     columns = mean.split(list(model.class_counts) or 1, 1)
     targets = zip(model.targets_, y.T, columns)
@@ -103,9 +104,11 @@ def run_metrics(
             so they are matched by position.
 
     Returns:
-        The metrics of each predicted part; and of the test part ``targets`` (the metrics of each
-        target), ``intervals``, ``labels`` (the number of labels of each target) and ``undefined``
-        (the reasons why metrics are undefined).
+        ``task``, ``item`` (the plural noun of a row's content), and the metrics of each predicted
+        part by its name; of the test part ``targets`` (the metrics of each target) and
+        ``intervals``, which classes of atoms and bonds do not have; ``labels`` (the numbers of
+        labels of each target in the table and in the parts) and ``undefined`` (the reasons why
+        metrics are undefined).
     """
     test, predicted = molecules["test"], predictions["test"]
     intervals = measure_intervals(model, test.y, predicted, coverage, test.owners)
@@ -227,7 +230,8 @@ def measure_intervals(
 
 
 def target_coverage_note(metrics: Mapping[str, Any]) -> list[str]:
-    """Return a sentence with the coverages of the targets that have the lowest ones.
+    """Return a list with a sentence on the coverages of the targets that have the lowest ones; an
+    empty list without coverages of several targets.
 
     >>> intervals = {"coverage": 0.9, "by_target": {"a": 0.95, "b": 0.585}}
     >>> target_coverage_note({"intervals": intervals})
@@ -247,8 +251,9 @@ def target_coverage_note(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def distance_note(test: Tensor, validation: Tensor) -> list[str]:
-    """Return a sentence if the test molecules are farther from the training molecules than the
-    validation molecules are.
+    """Return a list with a sentence if the test molecules are clearly farther from the training
+    molecules than the validation molecules are; otherwise, or with fewer than two molecules in a
+    part, an empty list.
 
     Args:
         test: [k] similarity of each test molecule to the most similar training or validation

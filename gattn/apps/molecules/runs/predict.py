@@ -274,7 +274,8 @@ def predict_table(
         RunError: the folder does not contain a readable model.
         FileExistsError: ``out`` exists.
         FileNotFoundError: the file ``path`` does not exist.
-        ValueError: the column is missing or appears twice, or ``out`` has another ending.
+        ValueError: the column is missing or appears twice, ``out`` has another ending, the coverage
+            is not above 0 and below 1, or the measured molecules cannot be read.
     """
     check_table_ending(out)
     opened = open_run(

@@ -269,9 +269,9 @@ def _metrics_table(results: Mapping[str, Mapping[str, Any]]) -> Any:
 def _summary(
     results: Mapping[str, Mapping[str, Any]], table: Any, folds: int, replicates: int
 ) -> dict[str, Any]:
-    """Return the moments of the metrics over the runs, and notes on baselines and intervals.
-    ``results`` are the metrics of each run by name, and ``table`` contains the mean, the deviation
-    and the standard error of each metric.
+    """Return the content of ``metrics.json`` (:func:`train_repeats`), with the task and, for
+    intervals or sets, their coverage. ``results`` are the metrics of each run by name, and
+    ``table`` is the result of :func:`_metrics_table`.
     """
     first = next(iter(results.values()))
     moments = {
@@ -359,7 +359,7 @@ def repeats_report(
         (Link(name, f"{name}/report.html"), each["molecules"]["test"], *each["test"].values())
         for name, each in results.items()
     ]
-    item = next(iter(results.values())).get("item", "molecules")
+    item = next((each.get("item", "molecules") for each in results.values()), "molecules")
     text = (
         *summary["notes"],
         "The number after ± is the standard error of the mean: the standard deviation over the "

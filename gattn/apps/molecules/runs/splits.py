@@ -142,7 +142,9 @@ def choose_parts(
         row_format: content of a row.
 
     Returns:
-        Positions in ``molecules``, and a note if a file was written for other data.
+        Positions in ``molecules``, and notes for the report: on a stratified split, on a validation
+        part that was drawn because the column has none, on rows without a part, and on a file that
+        was written for other data.
 
     Raises:
         FileNotFoundError: the file of the split does not exist.
@@ -306,8 +308,8 @@ def split_text(protocol: str, row_format: RowFormat) -> str:
 
 
 def _named_split(parts: Sequence[str], spec: str) -> tuple[Split, int]:
-    """Return the split of a column, and the number of its empty cells, whose rows are in no
-    part.
+    """Return the split of a column, and the number of its empty cells, whose rows are in no part.
+    Raises ValueError for a cell that is not the name of a part.
     """
     is_empty = torch.tensor([not part.strip() for part in parts], dtype=torch.bool)
     names = ["train" if empty else part for part, empty in zip(parts, is_empty.tolist())]

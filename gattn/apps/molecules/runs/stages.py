@@ -60,7 +60,9 @@ COMPONENTS = {
 
 
 def _components(run: MoleculeRun) -> list[Section]:
-    """Return the section on the weights of the models in a stack; none for a single model."""
+    """Return a list with the section on the weights of the models in a stack; an empty list for a
+    single model.
+    """
     weights = run.metrics["weights"]
     if len(weights) < 2:
         return []
@@ -74,14 +76,18 @@ def _components(run: MoleculeRun) -> list[Section]:
 
 
 def _class_names(estimator: Any) -> list[str]:
-    """Return a sentence that names class 1 of each target, if there are several targets."""
+    """Return a list with a sentence that names class 1 of the targets where it is not named 1; an
+    empty list if there is no such target, or only one target.
+    """
     named = _named_classes(estimator)
     clauses = [f"class 1 of {t} is “{name}”" for t, name in named.items()]
     return [f"Here {'; '.join(clauses)}."] if clauses and len(estimator.targets_) > 1 else []
 
 
 def _transforms(estimator: Any) -> list[str]:
-    """Return a sentence on the transforms of the targets, if there is one."""
+    """Return a list with a sentence on the transforms of the targets; an empty list without a
+    transform, and for atoms and bonds.
+    """
     if estimator.level_:
         return []
     scales = [estimator.scale_of(i) for i in range(len(estimator.targets_))]
@@ -148,8 +154,8 @@ def output_names(model: Any, unit: str) -> tuple[str, ...]:
 
 
 def _worst_molecules(run: MoleculeRun) -> Section:
-    """Show the molecules or reactions of the test part with the largest errors, in descending order
-    of the error.
+    """Return the section that shows the molecules or reactions of the test part with the largest
+    errors, in descending order: at most :data:`WORST`, each of at most :data:`DRAWN` atoms.
 
     With several targets the errors are in units of each target's standard deviation in the part,
     and a molecule is shown for its target with the largest error.
@@ -180,8 +186,9 @@ def _worst_molecules(run: MoleculeRun) -> Section:
 
 
 def _errors(estimator: Any, molecules: LabelledMolecules, predicted: Prediction) -> Tensor:
-    """Return the error of each molecule and target, [k, t]. For several classes, it is 1 minus
-    the probability of the measured class.
+    """Return the absolute error of each molecule and target, [k, t], in units of the standard
+    deviation of the target's labels; NaN without a label. For several classes, it is 1 minus the
+    probability of the measured class.
     """
     y = molecules.y
     if estimator.class_counts:
@@ -392,6 +399,10 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
     ) -> tuple[MoleculeData, Split, list[str]]:
         """Leave out the targets that have fewer than two different labels in the training part.
 
+        Returns:
+            The data of the other targets, the split of the molecules that have a label of them, and
+            notes on the omitted targets and on classes without a training label.
+
         Raises:
             ValueError: all targets are constant.
         """
@@ -584,8 +595,8 @@ def _parse(estimator: Any, source: Source) -> LabelledMolecules:
 
 
 def _left_out(source: Source, molecules: LabelledMolecules) -> Iterator[Sequence[object]]:
-    """Yield the rows of ``left_out.csv``: rows that were not used, and rows with an invalid
-    label.
+    """Yield the header and, in the order of the table, the rows of ``left_out.csv``: rows of the
+    table that were not used, and rows of which only a label was left out.
     """
     bad = {row.row for row in molecules.bad}
     cells = [

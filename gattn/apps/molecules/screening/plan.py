@@ -240,8 +240,8 @@ def find_inputs(inputs: Sequence[str], out: Path) -> list[Path]:
 
     Args:
         inputs: files; folders, whose files of the known formats are read, also in subfolders,
-            sorted by path; and patterns such as ``data/*.csv.gz``, in which ``**`` stands for any
-            subfolders.
+            sorted by path, except hidden files and folders; and patterns such as
+            ``data/*.csv.gz``, in which ``**`` stands for any subfolders.
         out: the folder of the output, whose files are left out.
 
     Raises:

@@ -240,7 +240,11 @@ _WORK: dict[str, Callable[[Any], Any]] = {}
 
 
 def _execute(key: str, references: list[Any], task: Any) -> Any:
-    """Apply the work function of a screening to a task, in a process of the cluster."""
+    """Apply the work function of a screening to a task, in a process of the cluster.
+
+    ``references`` has one Ray reference, that of the function. For a new ``key``, the function is
+    stored in the process in place of the previous one, and torch is limited to one thread.
+    """
     if key not in _WORK:
         import ray
 
@@ -252,9 +256,11 @@ def _execute(key: str, references: list[Any], task: Any) -> Any:
 
 @contextmanager
 def _cluster(workers: int) -> Iterator[Any]:
-    """Connect to a Ray cluster, or start one on this machine, and yield the module ``ray``. Sets
-    two environment variables of Ray unless they are set; a cluster that this call started or joined
-    is left at the end.
+    """Connect to a Ray cluster, or start one on this machine, and yield the module ``ray``.
+
+    At the end, a cluster that this call started is stopped, and a connection that it opened is
+    closed; an earlier connection of the process stays open. Two environment variables of Ray are
+    set for the process, unless they have a value.
     """
     # By default, Ray sends usage statistics to its authors.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -362,7 +368,7 @@ def screen(
         log: called with each line that the user should read.
 
     Returns:
-        Numbers of rows.
+        The numbers of rows, of errors, of written rows and of unfinished shards.
 
     Raises:
         RunError: the folder ``run`` does not contain a readable model, or ``out`` contains the
@@ -371,6 +377,8 @@ def screen(
         SettingsError: a setting is not valid for this model.
         ValueError: an input cannot be read, or a column is missing or appears twice.
         OSError: a file cannot be written; finished shards are complete.
+        RuntimeError: a process was killed, or the Ray cluster failed.
+        ModuleNotFoundError: ``settings.engine`` is ``"ray"``, and Ray is not installed.
     """
     if threads > 1:
         raise SettingsError(
@@ -489,7 +497,8 @@ def _keep(
 
 
 def _input(source: Table, counted: Mapping[tuple[str, str], int]) -> dict[str, Any]:
-    """Return an input file with its number of rows and its checksum.
+    """Return the entry of an input file in the manifest: ``path``, ``rows`` (their number) and
+    ``sha256``.
 
     Args:
         source: the file.
@@ -594,8 +603,11 @@ def _finish(
     shards: Sequence[plan.Shard], out: Path, header: Sequence[str], ranking: RowQuery | None,
     records: dict[int, dict[str, Any] | None],
 ) -> Screened:  # fmt: skip
-    """Return the numbers of rows and shards. If all shards are finished, also write the best rows
-    and the summary. Raises OSError if a file cannot be written.
+    """Return the numbers of rows and shards. If all shards are finished, also write the summary
+    and, with a ``ranking``, the best rows. Raises OSError if a file cannot be written.
+
+    ``records`` has the record of each shard of this job by number, None for an unfinished shard. If
+    the record files of all other jobs exist, their records are read and added to it.
     """
     others = [shard for shard in shards if shard.number not in records]
     unfinished = sum(not plan.ShardFiles(out, shard).record.exists() for shard in others)
