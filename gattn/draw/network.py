@@ -320,7 +320,8 @@ def _top_texts(
 
 
 def _coloured(colour: Numbers, names: Sequence[str]) -> tuple[NDArray[np.float64], Sequence[str]]:
-    """Return the index of each node's colour, and the names of the classes.
+    """Return the index of the class of each node, or its number, [n] float64, and the names of the
+    classes.
 
     If the colours are texts, the classes are the different texts in sorted order. Raises ValueError
     if texts and names are passed together.

@@ -124,7 +124,9 @@ def _panel(param: Any) -> str:
 
 
 def _title(param: Any) -> str:
-    """Return the names of an option and the type of its value, as they are typed."""
+    """Return the names of an option and the type of its value, as they are typed; for an argument,
+    the name of its value.
+    """
     value = param.metavar or param.name.upper()
     if _is_argument(param):
         return value

@@ -27,7 +27,7 @@ def check_training_inputs(run: RunSettings, out: Path) -> None:
 
     Raises:
         FileNotFoundError: a file does not exist.
-        ValueError: the first table has no header, or lacks a column.
+        ValueError: a table whose columns are checked has no header, or lacks a column.
     """
     if not run.files or (out / "metrics.json").exists():
         return

@@ -40,7 +40,7 @@ def train(
     """Train a model on the links of a graph, and write it with metrics and a report.
 
     Args:
-        out: New folder for the model, metrics and report.
+        out: New folder for the model, metrics and report. A finished run is not repeated.
 
     Raises:
         ValueError: the settings, the graph or the folder cannot be used.

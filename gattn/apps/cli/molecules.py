@@ -293,7 +293,7 @@ def check(
         strict: Exit with code 1 if there is an error or a warning.
 
     Raises:
-        SettingsError: options exclude each other.
+        SettingsError: there are several columns of SMILES.
         ValueError: the table cannot be used.
         OSError: a file cannot be read or written.
     """

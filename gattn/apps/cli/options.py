@@ -171,8 +171,8 @@ def with_settings(
 
 
 def _option(setting: Setting, as_trained: bool, common: bool) -> inspect.Parameter:
-    """Create the parameter of one option. Its default is None; the help text contains the
-    setting's default.
+    """Create the parameter of one option. Its default is None; the help text contains the setting's
+    default, or "as in training" if ``as_trained`` is True. A ``common`` option belongs to no panel.
     """
     hint = setting.hint
     kinds = [hint, *typing.get_args(hint)]

@@ -413,7 +413,7 @@ class _Training:
 
 def _device(accelerator: str) -> torch.device:
     """Return the device of a training: for ``auto`` and ``gpu`` a CUDA GPU, or else Apple's MPS;
-    for ``auto`` without either, the CPU.
+    for ``cpu``, and for ``auto`` without either, the CPU.
 
     Raises:
         TrainingError: the accelerator is ``gpu``, and there is none.

@@ -131,7 +131,8 @@ def class_agreement(y: Tensor, probability: Tensor) -> dict[str, float]:
 
     Returns:
         ``mcc``, which is 0 if all labels or all predictions are of one class, and ``log_loss``,
-        with probabilities of at least 2.2e-16. Both are NaN without rows.
+        with probabilities that are divided by their sum and at least 2.2e-16. Both are NaN without
+        rows.
 
     Reference:
         Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient"

@@ -66,10 +66,12 @@ def _coverage_metrics(
         size: [k, t] widths of intervals, or sizes of sets.
         coverage: requested coverage.
         name: key of the mean size in the result.
-        owners: [k] row of each label, for rows with several labels; None for one label per row.
+        owners: [k] int64, the owner of each row, as in :func:`interval_metrics`; None if each row
+            has its own.
 
     Returns:
-        The metrics, and the number of rows with a label. Without labels, the means are NaN.
+        The metrics, and the number of owners with a label. In ``held``, each owner and target with
+        a label has the same weight. Without labels, the means are NaN.
     """
     has_label = y.isfinite()
     owners = torch.arange(len(y)) if owners is None else owners

@@ -30,7 +30,7 @@ PACKAGES = ("gattn", "torch", "torch-geometric", "numpy")
 
 
 def add_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return copies of tensors, whose names begin with a prefix.
+    """Return copies of tensors, with a prefix before each name.
 
     >>> import torch
     >>> add_prefix("gp.", {"y": torch.ones(1)})

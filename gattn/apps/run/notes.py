@@ -118,8 +118,8 @@ def baseline_note(
 
 
 def coverage_note(metrics: Mapping[str, Any], item: str) -> list[str]:
-    r"""Return a sentence if the intervals or sets of classes contain fewer labels than chance
-    explains.
+    r"""Return a list with a sentence if the intervals or sets of classes contain fewer labels than
+    chance explains; the list is empty if they do not, and without intervals or labels.
 
     Let p be the requested coverage, n the number of labelled test rows and m the number of
     labelled rows on which the intervals were calibrated. If the rows of both parts come from one
@@ -175,6 +175,7 @@ def infinite_intervals(metrics: Mapping[str, Any], item: str) -> list[str]:
     calibration labels, and a sentence with the number of the other such targets.
 
     The intervals of a target are infinite if it has too few calibration labels for the coverage.
+    The list is empty for classes and for finite intervals.
 
     Args:
         metrics: content of the ``metrics.json`` of a run or an evaluation.

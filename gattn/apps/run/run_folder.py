@@ -180,7 +180,7 @@ def _content_hash(path: Path) -> str:
 
 
 def _has_results(out: Path) -> bool:
-    """Return True if the folder contains a checkpoint or a model.
+    """Return True if the folder contains a checkpoint, a model or metrics.
 
     Empty folders of checkpoints do not count, because any process of a run may create them.
     """

@@ -14,7 +14,7 @@ RELATIVE = re.compile(r"\[([^\]]+)\]\((?!https?://)[^)]*\)")
 
 
 def card_page(title: str, text: str) -> str:
-    """Return the HTML page of a model card, without links to other files.
+    """Return the HTML page of a model card. The text of a link replaces a link to another file.
 
     Args:
         title: the title of the page.

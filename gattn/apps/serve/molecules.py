@@ -107,7 +107,7 @@ class ServedMolecules(ServedRun):
         """Return the row of one SMILES.
 
         Raises:
-            RequestError: the model reads other rows (422).
+            RequestError: the model reads rows of several molecules or descriptor columns (422).
         """
         if not self.reads_smiles:
             names = [*self.smiles_columns, *self.model.descriptors_columns_]
