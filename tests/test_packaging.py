@@ -25,7 +25,7 @@ SOURCES = (".cpp", ".h", "CMakeLists.txt")
 
 
 @pytest.mark.slow
-def test_wheel_without_a_compiler_uses_the_reference_backend(tmp_path: Path) -> None:
+def test_wheel_without_a_compiler_has_the_reference_backend(tmp_path: Path) -> None:
     missing = str(tmp_path / "no-such-compiler")
     run(
         sys.executable, "-m", "pip", "wheel", ROOT, "--wheel-dir", tmp_path, "--no-deps",

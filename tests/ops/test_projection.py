@@ -55,7 +55,7 @@ def test_projection_accepts_bias_of_any_shape_and_stride(bias):
     )
 
 
-def test_onednn_is_used_only_on_amd_processors(monkeypatch):
+def test_onednn_multiplies_only_on_amd_processors(monkeypatch):
     """oneDNN multiplies only on AMD processors, and only if torch provides it."""
     monkeypatch.undo()
     x = torch.randn(2, 2)

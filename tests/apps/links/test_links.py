@@ -299,7 +299,7 @@ def test_link_predictor_proposes_links_of_a_bipartite_network(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:By MRR")
-def test_loaded_link_predictor_uses_weights_and_types_of_edges(tmp_path):
+def test_loaded_link_predictor_reads_weights_and_types_of_edges(tmp_path):
     pairs = list(communities(45).edges)
     table = pd.DataFrame(pairs, columns=["source", "target"])
     table["strength"] = [1.0 + a % 3 for a, _ in pairs]

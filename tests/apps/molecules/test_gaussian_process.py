@@ -174,7 +174,7 @@ def test_gaussian_process_of_eight_alkanes_gives_finite_predictions(seed) -> Non
     assert np.isfinite(model.predict(["CCCC"])).all()
 
 
-def test_gaussian_process_uses_all_labels_of_a_target_with_few_labels() -> None:
+def test_gaussian_process_is_fitted_to_all_labels_of_a_target_with_few() -> None:
     inputs, y = chains_and_targets()
     some = torch.arange(0, len(y), 7)
     y[:, 1] = torch.nan

@@ -39,7 +39,7 @@ def test_labels_with_a_relation_raise_error_without_the_option_censored(table):
     assert np.isnan(dropped.labels.y[:, 0]).sum() == 8
 
 
-def test_relation_column_of_several_targets_requires_its_option(table):
+def test_relation_column_of_several_targets_requires_an_option(table):
     targets = ("Standard Value", "other")
     with pytest.raises(ValueError, match="with --relation-column"):
         read(table, targets)

@@ -53,7 +53,7 @@ def _write(folder, edges, nodes):
     return str(folder / "edges.csv"), str(folder / "nodes.csv")
 
 
-def test_repeated_edges_are_used_once_unless_their_columns_differ():
+def test_repeated_edges_are_counted_once_unless_their_columns_differ():
     graph, encoder, notes = read_edge_columns(_graph(directed=True), EdgeColumns())
     assert _pairs(graph) == [("a", "b"), ("a", "b"), ("b", "c")]
     assert encoder is not None
@@ -215,7 +215,7 @@ OPTIONS = {"edge_weight": "strength", "edge_type": "kind"}
 SMALL = NodeSettings(epochs=3, width=8, heads=2)
 
 
-def test_model_of_a_run_uses_the_columns_of_edges_in_prediction(tmp_path):
+def test_prediction_by_a_run_requires_the_columns_of_edges(tmp_path):
     edges, nodes = _network()
     data, table = _write(tmp_path, edges, nodes)
     run, reading = tmp_path / "run", GraphReading(nodes=table)

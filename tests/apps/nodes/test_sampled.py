@@ -182,7 +182,7 @@ def test_sampled_training_depends_only_on_the_seed_and_not_on_the_format(tmp_pat
     assert any("only edges in Parquet are read with little memory" in line for line in lines)
 
 
-def test_sampled_model_uses_labels_only_for_the_training_network(tmp_path, trained):
+def test_sampled_model_reads_labels_only_in_the_training_network(tmp_path, trained):
     folder, _, _, _, edges, nodes = trained
     shuffled = edges.sample(frac=1, random_state=1), nodes.sample(frac=1, random_state=0)
     again = write_parquet(tmp_path / "again", *shuffled)
@@ -214,7 +214,7 @@ def test_sampled_model_predicts_numbers_from_numbers_and_texts(tmp_path):
     assert (table["prediction"] <= table["upper"]).all()
 
 
-def test_sampled_model_uses_weights_of_edges(tmp_path):
+def test_accuracy_of_a_sampled_model_rises_with_weights_of_edges(tmp_path):
     edges, nodes = repeating_network(240)
     paths = write_parquet(tmp_path, edges[["source", "target", "strength"]], nodes[["id", "label"]])
     settings = {"edge_features": ("",), "split": "random"}
