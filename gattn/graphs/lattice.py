@@ -121,8 +121,9 @@ def window_offsets(radii: Sequence[int]) -> list[tuple[int, ...]]:
 def _edges(
     shape: Sequence[int], neighbourhood: Neighbourhood, batch: int, device: Device
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the source, the destination and the offset of every edge, ordered by destination and
-    offset. Raises TypeError or ValueError for an invalid shape, batch or neighbourhood.
+    """Return the source, the destination and the offset's index of every edge, [e] int64 each,
+    ordered by destination and offset. Raises TypeError or ValueError for an invalid shape, batch or
+    neighbourhood.
     """
     _check_axes("shape", shape)
     check_count("batch", batch)

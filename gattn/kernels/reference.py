@@ -157,7 +157,8 @@ def _drop(alpha: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
 
 
 def _sum(alpha: Tensor, value: Tensor, layout: Layout, edge_value: Tensor | None = None) -> Tensor:
-    """Compute out_i = sum_j alpha_ij (v_j + x_ij), where x_ij is the optional ``edge_value``.
+    """Compute out_i = sum_j alpha_ij (v_j + x_ij), where x_ij is the optional ``edge_value``:
+    [n, h, c] in the dtype of the value. Edges are in CSR order.
 
     The h_v heads of value are repeated for the h heads of alpha.
     """

@@ -298,8 +298,9 @@ class GraphAttention(Module):
         self, edge_attr: Tensor | None, key: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
         """Return the edge features [e, d] and their projection [h, c, d]; None if there are no edge
-        features. Raises ValueError if only one of ``edge_attr`` and ``edge_dim`` is set, or if
-        ``edge_attr`` has a wrong width.
+        features. If ``lin_edge`` is no plain layer, they are its outputs [e, h * c] and the
+        identity. Raises ValueError if only one of ``edge_attr`` and ``edge_dim`` is set, or if
+        ``edge_attr`` has a wrong width, and TypeError for a wrong dtype.
         """
         if (edge_attr is None) != (self.lin_edge is None):
             raise ValueError(
@@ -342,8 +343,9 @@ class GraphAttention(Module):
         edge_attr: Tensor | None,
         bias: Tensor | None,
     ) -> SortedScore:
-        """Return the scores [e, h] of the user's score function, with the bias [e, h] to add.
-        Raises ValueError if the function returns another shape.
+        """Return the scores [e, h] of the user's score function, sorted by destination, with the
+        bias [e, h] to add, in the caller's order. Raises ValueError if the function returns another
+        shape, and TypeError if it returns no floating-point numbers.
         """
         assert callable(self.score)
         score = sorted_scores(self.score, query, key, graph, edge_attr)

@@ -359,7 +359,8 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
         return columns.to(like.dtype), weight.to(like.dtype)
 
     def edge_values(self, edge_attr: Tensor, heads: int) -> Tensor:
-        """Return the projected features of each edge, W_e a_ij: [e, h, c].
+        """Return the projected features of each edge, W_e a_ij: [e, h, c]. Raises ValueError in a
+        layer without edge_dim.
 
         The layer calls this method if it computes edge by edge instead of with the kernels.
         """

@@ -166,8 +166,9 @@ class HypergraphConv(pyg.HypergraphConv, AttentionConv):
     def _sum_edge_by_edge(
         self, alpha: OptTensor, value: Tensor, norm: Tensor, graph: Graph
     ) -> Tensor:
-        """Return the weighted sum of the values at each destination, computed by PyG's message
-        passing with the factors ``norm`` and the attention weights alpha [e, h], if there are any.
+        """Return the weighted sum of the values at each destination, [n, h, c], computed by PyG's
+        message passing with the factors ``norm`` of the destinations and the attention weights
+        alpha [e, h], if there are any.
         """
         # propagate_type: (x: Tensor, norm: Tensor, alpha: OptTensor)
         return self.propagate(

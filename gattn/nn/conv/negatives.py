@@ -78,7 +78,8 @@ def _draw(graph: Graph, count: int, population: int, symmetric: bool) -> Tensor:
     """Draw distinct unconnected pairs until there are ``count`` pairs, but in at most MAX_DRAWS
     rounds.
 
-    Pairs are returned as indices in [0, population), in ascending order.
+    Pairs are returned as indices in [0, population), in ascending order; there may be more or fewer
+    than ``count``.
     """
     present = min(graph.num_edges * (1 if symmetric else 2), population - 1)
     size = int(1.1 * count / (1 - present / population)) + 16

@@ -245,7 +245,7 @@ class RGATConv(pyg.RGATConv, AttentionConv):
         apply dropout.
 
         For the values "scaled", "f-scaled" and "additive" of ``mod``, a factor or a sum follows in
-        ``_weighted_values``.
+        ``_sum`` or ``_weighted_values``.
         """
         if self.mod == "f-additive":
             return torch.where(alpha > 0, alpha + 1, alpha)

@@ -74,8 +74,9 @@ class AttentionalAggregation(SegmentReadout, pyg.AttentionalAggregation):
         return self._reduce(x, segments, None)
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
-        """Return the sums of the values of each segment, weighted by the softmax of their gates.
-        Raises ValueError if the width of the gate does not divide the number of features.
+        """Return the sums of the values of each segment, weighted by the softmax of their gates:
+        [g, out_channels], or [b, g, out_channels] for x [b, n, in_channels]. Raises ValueError if
+        the width of the gate does not divide the number of features.
         """
         gate = _apply(self.gate_mlp, self.gate_nn, x, segments)
         value = _apply(self.mlp, self.nn, x, segments)

@@ -265,7 +265,8 @@ def _normalized(scores: Tensor, graph: Graph, normalize: Normalize) -> Tensor:
 
 
 def _fetch_source_rows(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:
-    """Return a graph whose sources are all in this process, and the rows of its sources.
+    """Return a graph whose sources are all in this process, and the rows of its sources in the same
+    structure as ``rows``.
 
     On a distributed graph, this fetches rows from other processes.
     """
