@@ -173,7 +173,8 @@ def find_bounds(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
-    """Return the classes of each column of labels [n, t], sorted.
+    """Return the sorted classes of each column of labels [n, t]; missing labels are no class.
+    ``names`` are those of the columns, for errors.
 
     Raises:
         ValueError: a column has fewer than two classes or more than :data:`MOST_CLASSES`, or its

@@ -321,8 +321,9 @@ def calibrate(
         forest = kernel if evidence.forest is None else evidence.forest.mean
 
     def without_network(kernel: Tensor, variance: Tensor, forest: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the means and the inputs of the error if the Gaussian process replaces the
-        networks, which were trained on all training molecules.
+        """Return the means [P, k, t] and the inputs of the error [s, k, t] if the Gaussian process
+        replaces the networks, which were trained on all training molecules. The arguments [k, t]
+        are the means and variances of the Gaussian process, and the means of the forest.
         """
         networks = kernel.expand(len(members), -1, -1)
         means = components.means(networks, kernel, forest)

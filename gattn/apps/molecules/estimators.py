@@ -345,9 +345,9 @@ class MoleculeEstimator(SmilesEstimator):
     def _score(
         self, metric: Callable[..., float], smiles: Rows, y: Any, sample_weight: np.ndarray | None
     ) -> float:
-        """Return a metric as its mean over the targets. It is computed on the valid SMILES that
-        have a label. The result is NaN if no target has two such rows. Raises NotFittedError before
-        :meth:`fit`.
+        """Return a metric as its mean over the targets with at least two valid SMILES that have a
+        label in y ([n] or [n, t]); NaN if there is no such target. Limits such as ``">10"`` are no
+        labels. Raises NotFittedError before :meth:`fit`.
         """
         self.check_fitted()
         guess = self._decide(self._predict(smiles)[0])

@@ -316,8 +316,8 @@ def _top(weights: Tensor, atoms: MoleculeAtoms) -> Tensor:
 
 
 def _masks(top: Tensor, order: Tensor, seed: int) -> Tensor:
-    """Return masks [2 + DRAWS, n] of the atoms to delete: none, those of highest weight, and
-    random sets.
+    """Return masks [2 + DRAWS, n] of the atoms to delete: none, the atoms ``top``, and random sets
+    of the same size. The sets are drawn by ``seed`` from the canonical ``order`` of the atoms.
     """
     generator, atoms = torch.Generator().manual_seed(seed), len(order)
     masks = torch.zeros(2 + DRAWS, atoms, dtype=torch.bool)

@@ -87,7 +87,9 @@ def compare_descriptors(z: Tensor, other_z: Tensor, blocks: int) -> list[Tensor]
 
 
 def self_similarity(counts: Sequence[Tensor], z: Tensor, blocks: int) -> list[Tensor]:
-    """Compare each molecule with itself; return the results of :func:`compare` as vectors [k]."""
+    """Compare each molecule with itself; return the results of :func:`compare` as vectors [k]. A
+    molecule without counts has the similarity 0.
+    """
     parts = [some.any(1).double() for some in counts]
     for some in descriptor_groups(z, blocks):
         product = some.square().sum(1) / max(some.shape[1], 1)
@@ -99,7 +101,8 @@ def descriptor_groups(z: Tensor, blocks: int) -> list[Tensor]:
     """Split descriptors [k, d] into groups: descriptors of the whole molecule, atom surface areas,
     and the user's columns.
 
-    A row of several molecules has the first two groups for each of them.
+    A row of ``blocks`` molecules has the first two groups for each of them. Without columns of the
+    user, the last group is omitted.
     """
     size, groups = len(DESCRIPTORS), []
     for begin in range(0, blocks * size, size):
@@ -427,8 +430,8 @@ class GaussianProcess:
         return model
 
     def _with_expected(self, inputs: MoleculeInputs, y: Tensor, bounds: Tensor) -> Tensor:
-        """Return the labels y [k, t], with each censored label replaced by its expected value.
-        Raises ValueError as :meth:`predict`.
+        """Return the labels y [k, t], with each censored label replaced by its expected value
+        between its ends ``bounds`` [k, t, 2]. Raises ValueError as :meth:`predict`.
         """
         limited = bounds.isinf().any(2)
         if not limited.any():

@@ -441,7 +441,8 @@ def _fit_some(
 def _process_count(settings: MoleculeSettings, molecules: int) -> int:
     """Return the number of processes in which an ensemble is trained.
 
-    It is 1 on a GPU, in a process that a parallel search started, and for little work.
+    It is 1 if a GPU is available and may be used, in a process that another Python process started
+    (as in a parallel search), and for less work than :data:`FEW`.
     """
     accelerated = torch.cuda.is_available() or torch.backends.mps.is_available()
     nested = multiprocessing.parent_process() is not None

@@ -62,6 +62,11 @@ def compare(
 ) -> tuple[bool, str]:
     """Compare Gaussian processes that are trained on a part without and with further columns.
 
+    Args:
+        part: labelled molecules of the training part.
+        described: the same molecules with the further columns.
+        estimator: the estimator before training, with the task and the settings.
+
     Returns:
         Whether the columns lower the mean squared error for left-out molecules by more than two
         standard errors, and a sentence for the user.

@@ -280,6 +280,8 @@ def _assign(molecule: Mol, steps: int) -> bool:
 def _codes(
     get: Callable[[int], Atom] | Callable[[int], Bond], numbers: list[int]
 ) -> dict[int, str]:
-    """Return the CIP label of each atom or bond that has one, by its number."""
+    """Return the CIP label of each atom or bond that has one, by its number. ``get`` returns the
+    atom or bond with a number.
+    """
     things = ((number, get(number)) for number in numbers)
     return {number: thing.GetProp(_CODE) for number, thing in things if thing.HasProp(_CODE)}

@@ -330,8 +330,9 @@ def list_rows(
     level: str, smiles: Sequence[str], arrays: MoleculeArrays, *, add_h: bool
 ) -> Iterator[np.ndarray]:
     """Yield for each of k graphs the row of the predictions of each entry of its list, [m] int64;
-    -1 for an entry that is not in the graph. ``level`` is "atom" or "bond". Raises ValueError if
-    RDKit cannot read a SMILES.
+    -1 for an entry that is not in the graph. ``level`` is "atom" or "bond", ``smiles`` are those of
+    the graphs, and ``add_h`` states whether hydrogens are nodes. Raises ValueError if RDKit cannot
+    read a SMILES.
     """
     ptr = first_rows(arrays, level).tolist()
     for i, text in enumerate(smiles):

@@ -431,7 +431,9 @@ class AtomPredictor(NetworkPredictor):
     def _combine(
         self, means: Tensor, sources: Tensor, radius: Tensor, graphs: MoleculeArrays
     ) -> AtomPrediction:
-        """Combine the predictions of the components with the weights of each target."""
+        """Combine the predictions of the components (:data:`_Parts`) with the weights of each
+        target.
+        """
         mean = torch.einsum("pro,po->ro", means, self._tensors["weights"])
         if not self.task.is_class:
             std = predicted_std(sources, self._tensors["spread"])

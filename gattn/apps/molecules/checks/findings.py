@@ -540,7 +540,9 @@ def _finding(
 
 
 def _notation(table: CheckedTable, target: Target) -> Iterator[Finding]:
-    """Yield findings on cells that are not plain numbers."""
+    """Yield findings on limits such as ``>10``, on texts, on numbers beyond float32, and on other
+    cells that are not plain numbers.
+    """
     censored = target.cells[target.censored & np.isfinite(target.values)]
     if len(censored):
         relations = sorted({classify(cell).relation for cell in censored})

@@ -237,7 +237,8 @@ def explain_table(
 def _titles(
     table: Table, smiles: Sequence[str], rows: Sequence[TableRow], indices: Sequence[int]
 ) -> list[str]:
-    """Return the names of the molecules in the selected rows, "" for a molecule without a name.
+    """Return the names of the molecules in the rows at ``indices``, "" for one without a name.
+    ``smiles`` are the names of the columns of SMILES.
 
     A name is the cell of a column such as ``name`` or ``id``, or the text after the first SMILES.
     """

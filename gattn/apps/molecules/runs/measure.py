@@ -137,7 +137,14 @@ def measure_baselines(
 
     The baselines are trained on the transformed targets, and their metrics are computed in the
     targets' units. The baselines of a model of atoms and bonds are the mean of all labels, and the
-    components of the model.
+    components of the model, except a network that is the whole model.
+
+    Args:
+        estimator: the fitted estimator.
+        train: labelled molecules of the training and validation parts.
+        test: labelled molecules of the test part.
+        predicted: its predictions of ``test``, which are read for atoms and bonds only.
+        seed: seed that samples the molecules of the kernel ridge regression.
     """
     y = estimator.outputs_of(train.y)
     if estimator.level_:
@@ -317,8 +324,8 @@ def baseline_predictions(
 def _ridge(
     train: MoleculeInputs, y: Tensor, weights: Tensor, inputs: MoleculeInputs, seed: int
 ) -> Tensor:
-    """Return predictions of a Tanimoto ridge regression, fitted to a sample of labelled rows, which
-    ``seed`` determines: [k] for the molecules ``inputs``.
+    """Return predictions of a Tanimoto ridge regression for the molecules ``inputs``: [m] float64.
+    It is fitted to at most :data:`BASELINE_ROWS` of the labels y [k], which ``seed`` samples.
     """
     labelled = y.isfinite().nonzero().flatten()
     labelled = labelled[draw(len(labelled), BASELINE_ROWS, seed)]

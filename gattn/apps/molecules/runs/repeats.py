@@ -214,10 +214,10 @@ def _check(settings: RunSettings, folds: int | str, replicates: int) -> None:
 def _fold_runs(
     settings: RunSettings, folder: Path, runs: Mapping[str, RunSettings], folds: Any, log: Log
 ) -> dict[str, RunSettings]:
-    """Write the split of each fold to ``splits``, and return the settings of its run. Raises
-    ValueError if there are too few groups for the folds, and OSError if a file cannot be written.
-    ``runs`` are the settings of the replicates by name, and ``folds`` is a number or
-    ``column:NAME``.
+    """Write the split of each fold to the subfolder ``splits``, and return the settings of the runs
+    by the names of their folders. Raises ValueError if there are too few groups for the folds, and
+    OSError if a file cannot be written. ``runs`` are the settings of the replicates by name, and
+    ``folds`` is a number or ``column:NAME``.
     """
     rule = title = settings.split
     if isinstance(folds, str):

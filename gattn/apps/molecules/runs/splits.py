@@ -228,7 +228,9 @@ def rarest_classes(molecules: LabelledMolecules, source: Source) -> list[tuple[i
 
 
 def _loses_class(split: Split, classes: Sequence[tuple[int, float]]) -> bool:
-    """Return True if one of the parts has no molecule of a class that at least three have."""
+    """Return True if one of the parts has no molecule of a class that at least three molecules
+    have. ``classes`` is the result of :func:`rarest_classes`.
+    """
     counts = Counter(classes)
     frequent = {pair for pair, count in counts.items() if count >= len(PARTS)}
     parts = (getattr(split, part).tolist() for part in PARTS)
@@ -280,8 +282,9 @@ def stratified_split(
 def draw_validation(
     split: Split, groups: Sequence[str], classes: Sequence[tuple[int, float]], seed: int
 ) -> Split:
-    """Return a split whose validation part is a ninth of the training part, drawn at random so that
-    no group is divided and the classes have equal shares. The other parts are unchanged.
+    """Move a ninth of the training part to the validation part, which is empty before. It is drawn
+    at random, so that no group is divided and each class has about the same share in both parts.
+    ``groups`` and ``classes`` belong to all items of the split; no classes stand for numbers.
     """
     items: list[int] = split.train.tolist()
     names = [groups[i] for i in items]
@@ -320,8 +323,9 @@ def _named_split(parts: Sequence[str], spec: str) -> tuple[Split, int]:
 def _ruled_split(
     spec: str, molecules: LabelledMolecules, source: Source, seed: int, row_format: RowFormat
 ) -> Split:
-    """Split molecules by a rule. Files that are a part of their own are not divided. Raises
-    ValueError if a SMILES cannot be read or the fractions are invalid.
+    """Split molecules by a rule of :data:`RULES`. A file of the validation or the test part is
+    added to its part; the other rows are divided among the parts without a file. Raises ValueError
+    if RDKit cannot read a SMILES, or there are too many molecules to cluster.
     """
     rows, everything = molecules.rows.tolist(), torch.arange(len(molecules))
     fixed = ["" if source.fixed is None else source.fixed[row] for row in rows]
@@ -403,7 +407,8 @@ def first_part(text: str, row_format: RowFormat) -> str:
 def component_groups(
     spec: str, molecules: LabelledMolecules, source: Source, row_format: RowFormat
 ) -> list[str]:
-    """Return the molecule in the column NAME of each row, for a split ``molecule:NAME``.
+    """Return the molecule in the column NAME of each row, for a split ``molecule:NAME``. It is the
+    reactants for reactions, and the only molecule in a row otherwise.
 
     Returns:
         k canonical SMILES.

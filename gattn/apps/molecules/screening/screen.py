@@ -464,9 +464,9 @@ def screen(
 def _keep(
     sources: Sequence[Table], settings: ScreenSettings, model: MoleculeEstimator, log: Log
 ) -> tuple[list[str], list[Table]]:
-    """Choose the columns that are copied to the output; return their names, and sources that read
-    only the needed columns. Raises ValueError if an input does not have a column to keep exactly
-    once.
+    """Choose the columns that are copied to the output: those of ``settings.keep``, or those that
+    each input has once. Return their names, and sources that read only the needed columns. Raises
+    ValueError if an input does not have a column of ``settings.keep`` exactly once.
     """
     headers = [[name for name in source.columns if name not in source.smiles] for source in sources]
     if settings.keep:
