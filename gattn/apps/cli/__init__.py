@@ -83,7 +83,9 @@ def _extra(module: str | None) -> str:
 
 
 def _fail(message: str, code: int = 2) -> None:
-    """Print the message of an error as one line, divided at the width of a terminal, and exit."""
+    """Print the message of an error as one line, divided at the width of a terminal, and exit with
+    a code.
+    """
     line = f"gattn: {'; '.join(without_temporary(message).splitlines())}"
     if sys.stderr.isatty():
         line = divided(line, get_terminal_size().columns)

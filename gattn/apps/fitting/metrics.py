@@ -35,8 +35,8 @@ def regression_metrics(y: Tensor, predicted: Tensor) -> dict[str, float]:
         returns the reason.
 
     Raises:
-        ValueError: the shapes differ, a measured value is infinite, or a prediction of a measured
-            value is not finite.
+        ValueError: the shapes differ, t is 0, a measured value is infinite, or a prediction of a
+            measured value is not finite.
 
     Example:
         >>> y = torch.tensor([[1.0], [2.0], [3.0], [float("nan")]])
@@ -60,8 +60,8 @@ def classification_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
         undefined for all targets is NaN, and :func:`undefined_metrics` returns the reason.
 
     Raises:
-        ValueError: the shapes differ, a label is neither 0 nor 1, or a probability of a labelled
-            row is not in [0, 1].
+        ValueError: the shapes differ, t is 0, a label is neither 0 nor 1, or a probability of a
+            labelled row is not in [0, 1].
 
     Example:
         >>> y = torch.tensor([0.0, 0.0, 1.0, 1.0])

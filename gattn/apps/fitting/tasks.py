@@ -214,7 +214,7 @@ class Multiclass(Task):
 
     def measure(self, y: Tensor, predicted: Tensor) -> dict[str, float]:
         """Compute the results of :func:`gattn.apps.fitting.metrics.multiclass_metrics` and
-        :func:`gattn.apps.fitting.metrics.class_agreement`.
+        :func:`gattn.apps.fitting.metrics.class_agreement` on the rows with a label.
         """
         labelled = y.isfinite()
         classes, chances = y[labelled].long(), predicted[labelled].clamp(0, 1)

@@ -162,7 +162,9 @@ class Server:
         return run.answer(input_row.text.strip(), explained, target)
 
     def application(self) -> Gate:
-        """Return the ASGI application. It checks every request before the API reads it."""
+        """Return the ASGI application. It checks every request before the API reads it, and has the
+        route /mcp if the package ``mcp`` is installed.
+        """
 
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:

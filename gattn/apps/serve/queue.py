@@ -92,7 +92,7 @@ class BatchQueue(Generic[Key, Row, Result]):
             n results.
 
         Raises:
-            RequestError: the queue is full (429).
+            RequestError: the queue is full (429). An error of ``work`` is raised, too.
         """
         results: list[Result] = []
         with self.admitted():
