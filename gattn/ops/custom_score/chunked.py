@@ -107,8 +107,8 @@ def _run(
     into: str,
 ) -> Tensor:
     """Call a function for all edges of a graph; ``into`` is the order of the rows of its result.
-    Raises ValueError if the function reads another tensor that requires a gradient, or returns a
-    wrong shape.
+    Raises ValueError if the function reads another tensor that requires a gradient, returns a wrong
+    shape, or draws random numbers.
     """
     call = EdgeFunction.of(function, [rows for _, rows in arguments], has_weight=len(weight) > 0)
     arguments = (*weight, *arguments)
@@ -222,7 +222,8 @@ class _ChunkedCall(torch.autograd.Function):
     def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> Tensor:
         """Return the results of all edges, and save the tensors and the versions of the buffers of
         the function's module, so that the backward pass detects a write. Raises ValueError if the
-        function returns a wrong shape.
+        function returns a wrong shape, draws random numbers, or reads another tensor that requires
+        a gradient.
         """
         ctx.plan, ctx.autocast = plan, _Autocast.current(plan.graph.device)
         ctx.save_for_backward(*tensors)
