@@ -102,6 +102,9 @@ def atoms_of(inputs: MoleculeInputs, *, add_h: bool = False) -> list[MoleculeAto
     Args:
         inputs: k molecules.
         add_h: whether hydrogens are nodes of the graphs.
+
+    Raises:
+        ValueError: RDKit cannot read a SMILES.
     """
     from rdkit import rdBase
 

@@ -222,6 +222,9 @@ class AtomRegressor(NumberLabels, AtomEstimator):
             For each target n arrays, in the order of the lists of ``fit``. An empty array for a
             SMILES that cannot be parsed, with one warning; NaN for a hydrogen that is not an atom
             of the graph.
+
+        Raises:
+            NotFittedError: the estimator was not fitted.
         """
         return self._collect(smiles, lambda predicted: list(predicted.mean.numpy().T))
 
@@ -236,7 +239,12 @@ class AtomRegressor(NumberLabels, AtomEstimator):
             coverage: the requested probability, in (0, 1).
 
         Returns:
-            Pairs in the form of :meth:`predict`.
+            For each target the lower and the upper ends, each in the form of :meth:`predict`;
+            infinite if the validation part has too few molecules for the coverage.
+
+        Raises:
+            NotFittedError: the estimator was not fitted.
+            ValueError: the coverage is not above 0 and below 1.
         """
         lower, upper = (
             self._collect(smiles, lambda p, i=i: list(self.intervals(p, coverage)[i].numpy().T))
