@@ -133,7 +133,7 @@ def test_explain_path_reports_a_score_that_torch_cannot_compile(monkeypatch):
     assert "torch could not compile it (Unsupported: if)" in record.reason
 
 
-def test_explain_path_of_dense_blocks_is_sdpa():
+def test_explain_path_names_dense_attention_for_complete_blocks():
     x, graph = torch.randn(128, 8), graphs.complete([64, 64])
     record = only(explain_path(OnGraph(), x, graph))
     assert (record.path, record.operator) == ("dense", "scaled_dot_product_attention")

@@ -158,7 +158,7 @@ def test_check_without_cases_raises_error():
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-def test_edge_case_graphs_are_valid_and_have_distinct_names(dtype):
+def test_unusual_graphs_are_valid_and_have_distinct_names(dtype):
     names = [case.name for case in awkward_graphs(dtype=dtype)]
     assert len(set(names)) == len(names) >= 16
     for case in awkward_graphs(dtype=dtype):

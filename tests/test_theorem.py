@@ -87,7 +87,7 @@ def test_every_readout_is_invariant(layer, case, seed):
 
 
 @every(ALONG_EDGES)
-def test_every_layer_is_equivariant_on_edge_case_graphs(layer):
+def test_every_layer_is_equivariant_on_unusual_graphs(layer):
     edge_dim, tolerance = (2, 1e-10) if layer.edge_attr else (None, 0.0)
     layer = layer.called(WIDTH)
     for parameter in layer.parameters():  # Parameters that start at zero could hide an error.
@@ -98,7 +98,7 @@ def test_every_layer_is_equivariant_on_edge_case_graphs(layer):
 
 
 @every(READOUTS)
-def test_every_readout_is_invariant_on_edge_case_graphs(layer):
+def test_every_readout_is_invariant_on_unusual_graphs(layer):
     readout = layer.called(WIDTH)
     assert_permutation_invariant(readout, WIDTH)
     assert_batch_independent(readout, WIDTH, readout=True)

@@ -23,7 +23,7 @@ from tests.graph.checks import (
 @pytest.mark.parametrize("name", BUILDERS)
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @CASES
-def test_layout_of_edge_case_graphs_equals_a_plain_sort(name, dtype, case):
+def test_layout_of_unusual_graphs_equals_a_plain_sort(name, dtype, case):
     source, destination = case.edge_index.to(dtype)
     layout = builder(name)(source, destination, *case.size)
     expected = brute_layout(source.tolist(), destination.tolist(), *case.size)

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("small_tiles")
 
 @pytest.mark.parametrize("name", GRAPHS)
 @each_case
-def test_triton_operators_on_edge_case_graphs_equal_the_reference(case, name):
+def test_triton_operators_on_unusual_graphs_equal_the_reference(case, name):
     check(case.operator, graph(name), 4, 5, dims=case.dims, **case.options)
 
 

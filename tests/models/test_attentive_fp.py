@@ -6,7 +6,7 @@ from gattn.models import AttentiveFP
 OPTIONS = {"edge_dim": 3, "num_layers": 3, "num_timesteps": 2}
 
 
-def test_attentive_fp_matches_pyg_on_edge_case_graphs(beside_pyg, dtype):
+def test_attentive_fp_matches_pyg_on_unusual_graphs(beside_pyg, dtype):
     pair = beside_pyg.pair("AttentiveFP", 6, 8, 2, ours=AttentiveFP, dtype=dtype, **OPTIONS)
     for case in beside_pyg.graphs():
         if case.size[0] == 0:

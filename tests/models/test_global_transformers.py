@@ -45,7 +45,7 @@ def pair(request, beside_pyg):
     return pair
 
 
-def test_global_transformers_match_pyg_on_edge_case_graphs(beside_pyg, pair):
+def test_global_transformers_match_pyg_on_unusual_graphs(beside_pyg, pair):
     """Compare the models in training mode, in which batch normalisation uses the statistics of the
     batch.
     """

@@ -47,7 +47,7 @@ def test_layerwise_inference_equals_full_forward(hub, options, batch_edges):
     close(layerwise_inference(model, x, hub, edge_attr, batch_edges=batch_edges), expected)
 
 
-def test_layerwise_inference_equals_full_forward_on_edge_case_graphs():
+def test_layerwise_inference_equals_full_forward_on_unusual_graphs():
     model = GAT(6, 8, 2, 3, heads=2).double().eval()
     for case in awkward_graphs():
         if case.size[0] == case.size[1]:

@@ -70,7 +70,9 @@ def test_edge_by_edge_path_gives_the_output_of_the_kernels(layer_and_width, besi
     beside_pyg.check(slow, layer, *_inputs(edge_dim, torch.float64))
 
 
-def test_batched_features_on_one_graph_equal_single_calls(layer_and_width, beside_pyg):
+def test_outputs_for_batched_features_equal_those_for_each_matrix_of_features(
+    layer_and_width, beside_pyg
+):
     layer, edge_dim = layer_and_width
     x, edge_index, *edge_attr = _inputs(edge_dim, batch=3)
     if isinstance(layer, (GATEConv, GeneralConv, HEATConv, PointTransformerConv, RGATConv)):
@@ -151,7 +153,7 @@ def test_convolutions_under_autocast_return_bfloat16_near_fp32(layer_and_width):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_outputs_of_layers_in_half_precision_are_near_fp32(layer_and_width, dtype):
+def test_outputs_of_layers_in_half_precision_are_near_those_in_fp32(layer_and_width, dtype):
     layer, edge_dim = layer_and_width
     x, edge_index, *edge_attr = _inputs(edge_dim)
     expected = layer(x, edge_index, *edge_attr)

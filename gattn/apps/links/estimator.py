@@ -235,8 +235,12 @@ class LinkPredictor(SerializableEstimator, Parameters):
 
         Raises:
             NotFittedError: the estimator was not fitted.
-            GraphError: the graph lacks an attribute, or no graph was passed to a loaded estimator.
+            GraphError: the graph lacks an attribute, only one of the two graphs is bipartite, or
+                no graph was passed to a loaded estimator.
             ValueError: ``top`` is less than 1.
+
+        Warns:
+            UserWarning: the graph has values that did not occur in training.
         """
         if top < 1:
             raise ValueError(f"top must be at least 1; got {top}")

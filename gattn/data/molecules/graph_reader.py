@@ -128,7 +128,8 @@ class GraphReader:
 
     def _note_configurations(self, molecule: Mol, bonds: list[Bond]) -> None:
         """Record the stereo labels of a molecule's stereo centres and of these bonds. Like all
-        marks, they are recorded before :meth:`add` appends the molecule's atoms and bonds.
+        marks, they are recorded before :meth:`add` appends the molecule's atoms and bonds. Raises
+        RuntimeError if RDKit cannot read the SMILES that it wrote.
         """
         labels = configurations(molecule, bonds)
         if labels.atoms or labels.bonds:

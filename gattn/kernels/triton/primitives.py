@@ -50,7 +50,9 @@ def element_mask(valid, mask):
 def gather(table, index, valid, offset, mask, STRIDE: tl.constexpr, ACC: tl.constexpr, other=0.0):
     """Load rows of a table, and convert them to the accumulation dtype.
 
-    Elements of rows that are not valid, or outside of `mask`, get the value `other`.
+    The shapes of `index`, `offset` and the result are those of `element_ptrs`; `valid` has the
+    shape of `index`, and `mask` that of `offset`. Elements of rows that are not valid, or outside
+    of `mask`, get the value `other`.
     """
     exists = element_mask(valid, mask)
     return tl.load(element_ptrs(table, index, offset, STRIDE), mask=exists, other=other).to(ACC)

@@ -274,8 +274,8 @@ def caches_loop_features(edge_attr: Tensor, graph: Graph) -> bool:
 
 def _with_loops(edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | str | None) -> Tensor:
     """Return the features [e', d] or [e'] of the graph's edges: those of the caller's edges that
-    the graph contains, then ``fill_value`` or the reduced features of the incoming edges for each
-    self-loop.
+    the graph contains, then those of each self-loop. They are ``fill_value`` (ones for None), or,
+    if it is the name of a reduction such as ``"mean"``, the reduced features of the incoming edges.
     """
     rows = as_columns(edge_attr)
     rows = rows if graph.kept_edges is None else rows[graph.kept_edges]

@@ -344,7 +344,8 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
         """Return the edge features a [e, d] and their projection W_e [h, c, d] for an operator.
 
         Both get the dtype of ``like``, [n, h, c], and W_e is repeated to its number of heads.
-        Returns (None, None) without edge features. Raises ValueError for edge features without
+        Returns (None, None) without edge features. A lazy ``lin_edge`` gets its parameters, which
+        are drawn at random, at the first call. Raises ValueError for edge features without
         edge_dim or of a wrong width, and TypeError for a wrong dtype.
         """
         if edge_attr is None:

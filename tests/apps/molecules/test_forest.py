@@ -55,7 +55,7 @@ def test_out_of_bag_prediction_does_not_depend_on_labels_of_its_group() -> None:
         assert (two.mean[2:] - one.mean[2:]).abs().nan_to_num(0.0).max() > 1
 
 
-def test_first_trees_do_not_depend_on_validation_labels() -> None:
+def test_trees_grown_on_training_labels_do_not_depend_on_validation_labels() -> None:
     _, y = chains_and_targets()
     other = y.clone()
     other[70:] += 50.0

@@ -75,7 +75,7 @@ def test_explanation_of_a_node_without_edges_lists_no_neighbours(classifier):
     assert explanation.isolated == explanation.prediction
 
 
-def test_change_by_a_neighbour_accounts_for_columns_of_its_edges():
+def test_explained_change_equals_that_of_a_table_without_the_edges_to_the_neighbour():
     """The prediction equals that for a table without the edges to the neighbour."""
     draw = np.random.default_rng(0)
     pairs = np.unique(draw.integers(0, 40, (150, 2)), axis=0)

@@ -59,7 +59,7 @@ def test_comparison_of_cross_validations_has_the_corrected_variance(tmp_path):
     assert other.p == pytest.approx(0.011056, rel=1e-3)
 
 
-def test_error_in_a_comparison_of_classifiers_is_the_wrong_fraction(tmp_path):
+def test_comparison_of_classifiers_reports_the_fraction_of_wrong_predictions(tmp_path):
     labels = np.array(["x", "y"] * 100)
     wrong = np.where(np.arange(200) < 50, "z", labels)
     arguments = {"labels": labels, "task": "classification", "column": "label"}

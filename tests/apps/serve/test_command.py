@@ -17,7 +17,7 @@ def serve(monkeypatch, capsys):
     return runner(monkeypatch, capsys, "serve")
 
 
-def test_serve_with_invalid_arguments_exits_with_one_line(serve, folders, tmp_path):
+def test_serve_with_invalid_arguments_exits_with_one_line_of_error(serve, folders, tmp_path):
     code, message = serve(tmp_path, "--port", 0)
     assert code == 2
     assert "trained model: it has no model.json" in message

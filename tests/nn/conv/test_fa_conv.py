@@ -7,7 +7,7 @@ from gattn.nn import FAConv
 @pytest.mark.parametrize(
     "options", [{}, {"eps": 0.0}, {"add_self_loops": False}, {"normalize": False}], ids=str
 )
-def test_fa_conv_matches_pyg_on_edge_case_graphs(beside_pyg, dtype, options):
+def test_fa_conv_matches_pyg_on_unusual_graphs(beside_pyg, dtype, options):
     pair = beside_pyg.pair("FAConv", 6, dtype=dtype, **options)
     for case in beside_pyg.graphs():
         x, x_0 = (beside_pyg.draw(case.size[0], 6, dtype=dtype, seed=s) for s in (0, 1))

@@ -37,7 +37,7 @@ def _edge_attr(layer, draw, edges):
     return () if layer.in_edge_channels is None else (draw(edges, 3),)
 
 
-def test_general_conv_matches_pyg_on_edge_case_graphs(beside_pyg, pair):
+def test_general_conv_matches_pyg_on_unusual_graphs(beside_pyg, pair):
     for case in beside_pyg.graphs():
         x, edges = beside_pyg.draw(case.size[0], 6), case.edge_index
         edge_attr = _edge_attr(pair[1], beside_pyg.draw, edges.shape[1])

@@ -26,7 +26,7 @@ def order(request, monkeypatch):
     "options", [{"heads": 2}, {"heads": 2, "concat": False}, {"root_weight": False, "bias": False}],
     ids=["heads", "averaged", "no root"],
 )  # fmt: skip
-def test_heat_conv_matches_pyg_on_edge_case_graphs(beside_pyg, options):
+def test_heat_conv_matches_pyg_on_unusual_graphs(beside_pyg, options):
     pair = beside_pyg.pair("HEATConv", 6, 4, 2, 3, **SIZES, **options)
     for case in beside_pyg.graphs():
         x, edge_attr = beside_pyg.draw(case.size[0], 6), beside_pyg.draw(len(_types(case)[1]), 3)

@@ -53,7 +53,7 @@ RETURN_WEIGHTS = ("GATConv", "GATv2Conv", "TransformerConv")
     [(name, options) for name, several in OPTIONS.items() for options in several],
     ids=lambda value: str(value).partition(" at 0x")[0],  # workers have other addresses
 )
-def test_layers_match_pyg_on_edge_case_graphs(beside_pyg, dtype, name, options):
+def test_layers_match_pyg_on_unusual_graphs(beside_pyg, dtype, name, options):
     theirs = attentive_fp.GATEConv if name == "GATEConv" else None
     widths = WIDTHS.get(name, (6, 4))
     pair = beside_pyg.pair(name, *widths, theirs=theirs, dtype=dtype, **options)

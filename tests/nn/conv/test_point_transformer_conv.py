@@ -19,7 +19,7 @@ def _networks(pos_norm=None):
     "options", [{}, {"add_self_loops": False}, _networks(), _networks("batch_norm")],
     ids=["plain", "no loops", "networks", "normalised"],
 )  # fmt: skip
-def test_point_transformer_conv_matches_pyg_on_edge_case_graphs(beside_pyg, options):
+def test_point_transformer_conv_matches_pyg_on_unusual_graphs(beside_pyg, options):
     pair = [layer.eval() for layer in beside_pyg.pair("PointTransformerConv", 6, 4, **options)]
     assert pair[1].fused
     for case in beside_pyg.graphs():

@@ -312,10 +312,12 @@ def _relation_column(
     targets: Sequence[str],
     encoding: str | None,
 ) -> str:
-    """Return the only unused column of relations of a table, or "" if there is none.
+    """Read a table; return its only unused column of relations, or "" if there is none.
 
     Raises:
-        ValueError: there are several, or several targets to which it may belong.
+        FileNotFoundError: there is no file ``path``.
+        ValueError: there are several such columns, or several targets to which one may belong; or
+            the file cannot be read or lacks a column of SMILES.
     """
     table = open_molecules(path, smiles, names, encoding=encoding)
     candidates = relation_columns(

@@ -201,7 +201,8 @@ class ConsistentNetworks(nn.Module):
         return self.eval()(inputs).softmax(2).mean(1)
 
     def predict(self, x: Matrix, means: Matrix) -> NDArray[np.float32]:
-        """Return the probabilities of the classes for all nodes of a graph, [n, outputs] float32.
+        """Return the probabilities of the classes for all nodes of a graph, [n, outputs] float32,
+        and set the networks to evaluation mode.
 
         Args:
             x: [n, d] sparse features.

@@ -36,8 +36,8 @@ class Scaler:
 
     @classmethod
     def fit(cls, blocks: Sequence[Matrix]) -> Scaler:
-        """Compute the factor for each of some blocks of features [n, d], which are sparse or
-        dense.
+        """Compute the factor of each block of features [n, d], sparse or dense: 1 divided by the
+        root of the mean squared norm of a row, or 0 for a block of zeros or without rows.
         """
         squares = [_squares(block) / max(block.shape[0], 1) for block in blocks]
         return cls(tuple(float(s**-0.5) if s > 0 else 0.0 for s in squares))
