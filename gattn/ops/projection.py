@@ -1,4 +1,4 @@
-"""Linear layers on a CPU that write large results into huge pages.
+"""Linear layers and sums with a bias on a CPU that write large results into huge pages.
 
 Newly allocated memory causes a page fault for each page. For the features of a large graph, these
 faults take as much time as the matrix product, and small pages slow down a later gather. Huge pages
@@ -40,6 +40,13 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return F.linear(x, weight, bias)
 
 
+def add(x: Tensor, bias: Tensor) -> Tensor:
+    """Compute x + b from x [n, c] and b [c]: [n, c]."""
+    if x.dim() == 2 and bias.dim() == 1 and _uses_huge_pages(x, x.numel(), bias):
+        return _Add.apply(x, bias)
+    return x + bias
+
+
 def _uses_huge_pages(x: Tensor, elements: int, *others: Tensor | None) -> bool:
     """Return True if a result of this many elements should be written into huge pages."""
     return (
@@ -78,6 +85,18 @@ class _Linear(torch.autograd.Function):
         if wants_bias:
             grad_bias = grad.sum(0)
         return grad_x, grad_weight, grad_bias
+
+
+class _Add(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
+        return torch.add(x, bias, out=cpu.empty(x, *x.shape))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Return the gradients of x and the bias; None for those that need none."""
+        wants_x, wants_bias = ctx.needs_input_grad
+        return grad if wants_x else None, grad.sum(0) if wants_bias else None
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:

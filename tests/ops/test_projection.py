@@ -1,4 +1,4 @@
-"""Products placed in huge pages give torch's numbers, and their derivatives."""
+"""Products and sums placed in huge pages give torch's numbers, and their derivatives."""
 
 import pytest
 import torch
@@ -26,17 +26,19 @@ def leaves(dtype=torch.float64):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_projection_equals_linear_of_torch(dtype):
+def test_projection_and_sum_equal_those_of_torch(dtype):
     x, weight, bias = leaves(dtype)
     torch.testing.assert_close(projection.linear(x, weight), F.linear(x, weight))
     torch.testing.assert_close(projection.linear(x, weight, bias), F.linear(x, weight, bias))
+    y = F.linear(x, weight)
+    assert torch.equal(projection.add(y, bias), y + bias)
     assert projection.linear(x, weight).grad_fn.name().startswith("_Linear")
 
 
-def test_derivatives_of_the_projection_pass_gradcheck():
+def test_derivatives_of_projection_and_sum_pass_gradcheck():
     def composed(x, weight, bias):
         y = projection.linear(x, weight, bias)
-        return y * y.sin()
+        return projection.add(y * y.sin(), bias)
 
     assert torch.autograd.gradcheck(composed, leaves())
     assert torch.autograd.gradgradcheck(composed, leaves())

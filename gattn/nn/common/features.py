@@ -159,7 +159,7 @@ def skip(lin: torch.nn.Module, x: Tensor) -> Tensor:
 def add_bias(out: Tensor, bias: Tensor | None, residual: Tensor | None = None) -> Tensor:
     """Return ``out + residual + bias``. The bias is converted to the dtype of ``out`` first."""
     out = out if residual is None else out + residual
-    return out if bias is None else out + bias.to(out.dtype)
+    return out if bias is None else projection.add(out, bias.to(out.dtype))
 
 
 def values_and_scores(
