@@ -26,17 +26,17 @@ NOISE = {
 
 
 def metric_notes(metrics: Mapping[str, Any], item: str) -> list[str]:
-    """Return sentences on the metrics of the test part: a model that is not better than chance, or
-    otherwise the baselines that are better than the model, and metrics that are undefined.
+    """Return sentences on the metrics of the test part: a model that is not better than chance,
+    the baselines that are better than the model, and metrics that are undefined.
 
     Args:
         metrics: content of the ``metrics.json`` of a run or an evaluation.
         item: name of the entry with the numbers of rows: "molecules", "nodes", "links".
     """
-    notes = baseline_note(metrics["test"], metrics.get("baselines", {}))
     lost = metrics.get("undefined", {}).get("test", {})
     return [
-        *([noise_note(item, metrics["noise"])] if metrics.get("noise") else notes),
+        *([noise_note(item, metrics["noise"])] if metrics.get("noise") else []),
+        *baseline_note(metrics["test"], metrics.get("baselines", {})),
         *(f"{METRICS[metric]} of the test part: {reason}." for metric, reason in lost.items()),
     ]
 

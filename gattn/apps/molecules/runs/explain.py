@@ -89,7 +89,7 @@ def describe(explanation: Explanation) -> list[str]:
         if explanation.transform != "none":
             lines += [f"weights and changes are in {name}, which is {explanation.value:.3g}"]
     lines += [
-        f"without the {atoms}: {-faithfulness.top:+.2g}; without random ones: "
+        f"without the {atoms}: {0.0 - faithfulness.top:+.2g}; without random ones: "
         f"{-faithfulness.random:+.2g} ± {faithfulness.random_std:.2g}"
     ]
     # A sign is before a number only: the hyphen of a class such as BBB- does not change.
