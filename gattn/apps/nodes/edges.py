@@ -50,8 +50,8 @@ for each quartile.
 """
 COLUMN = re.compile(r"^(Column|attribute) (['\"]).*?\2")
 """Pattern for the name of a column at the beginning of a note or an error message."""
-LARGEST = 1e30
-"""Maximum weight of an edge. It keeps sums of weights finite in float32."""
+LARGEST, SMALLEST = 1e30, 1e-30
+"""Maximum and minimum weight of an edge. They keep sums and ratios finite in float32."""
 NUMBERING = ("id", "edge_id", "edgeid", "index", "level_0")
 """An edge column with one of these names is treated as row numbers if each edge has a different
 whole number.
@@ -173,6 +173,7 @@ def edge_weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
         (np.isinf(weights), "must be finite"),
         (weights < 0, "must not be negative"),
         (weights > LARGEST, f"must be at most {LARGEST:g}"),
+        ((weights > 0) & (weights < SMALLEST), f"must be 0 or at least {SMALLEST:g}"),
     )
     for is_bad, requirement in faults:
         if is_bad.any():

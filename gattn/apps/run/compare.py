@@ -80,7 +80,7 @@ def compare_runs(runs: Sequence[str | Path]) -> list[Difference]:
         if not table["label"].sort_index().equals(first["label"].sort_index()):
             raise ValueError(
                 f"{runs[0]} and {run} have different test parts or labels: train both on the same "
-                "table with the same --split and --seed, or the same --folds"
+                "table with the same --split and --seed and without --runs, or the same --folds"
             )
     for target in first.index.unique("target"):
         of_first = first.loc[target]

@@ -144,6 +144,7 @@ def test_prediction_of_a_node_does_not_depend_on_newer_nodes_and_edges():
         ("a,b,1,x\nb,c,lots,x\n", {"weight": "w"}, "must be numbers; got 'lots' at edge 'b' - 'c'"),
         ("a,b,0,x\nb,c,0,x\n", {"weight": "w"}, "must not all be 0"),
         ("a,b,1,x\nb,c,1e300,x\n", {"weight": "w"}, r"must be at most 1e\+30; got '1e300' at"),
+        ("a,b,1,x\nb,c,1e-90,x\n", {"weight": "w"}, "must be 0 or at least 1e-30; got '1e-90' at"),
         (DOUBLED, {"weight": "source"}, "column 'source' of the edges contains the names of nodes"),
         (DOUBLED, {"weight": "w", "type": "w"}, "edge_weight and edge_type must be different"),
         (DOUBLED, {"features": ("v",)}, "the edges have no column 'v'; they have 'w', 'kind'"),

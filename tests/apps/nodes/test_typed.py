@@ -125,6 +125,7 @@ def test_options_of_node_types_are_parsed_and_invalid_ones_raise_error():
         (["writes.csv"], "must be written as SOURCE-RELATION-DESTINATION=FILE"),
         (["writes=w.csv"], "got 'writes', which is no such relation"),
         (["papers-a-papers=w.csv", "papers-a-papers=v.csv"], "papers-a-papers has two"),
+        (["papers-reverse of a-papers=w.csv"], "must not begin with 'reverse of '"),
     ):
         with pytest.raises(ValueError, match=message):
             parse_relations(values, types)

@@ -10,6 +10,8 @@ from typing import NamedTuple, TypeVar
 
 Table = TypeVar("Table")
 
+REVERSE = "reverse of "
+"""Beginning of the name of a relation for messages against the direction of its edges."""
 FORM = "SOURCE-RELATION-DESTINATION=FILE, for example authors-writes-papers=writes.csv"
 
 
@@ -31,7 +33,7 @@ class Relation(NamedTuple):
 
     def reverse(self) -> Relation:
         """Return the relation for messages that are sent against the direction of the edges."""
-        return Relation(self.destination, f"reverse of {self.name}", self.source)
+        return Relation(self.destination, REVERSE + self.name, self.source)
 
 
 def table_files(nodes: str | Sequence[str], edges: Sequence[str]) -> list[str]:
@@ -160,7 +162,8 @@ def by_relation(
     """Return the tables by relation, given pairs of the key of a relation and a table.
 
     Raises:
-        ValueError: a key is not a relation, or two keys are the same relation.
+        ValueError: a key is not a relation or has a reserved name, or two keys are the same
+            relation.
     """
     result: dict[Relation, Table] = {}
     for name, table in pairs:
@@ -169,5 +172,7 @@ def by_relation(
         relation = _relation_of(name, types)
         if relation in result:
             raise ValueError(f"each relation must have one table; {relation} has two")
+        if relation.name.startswith(REVERSE):
+            raise ValueError(f"the name of a relation must not begin with {REVERSE!r}; {relation}")
         result[relation] = table
     return result
