@@ -26,7 +26,7 @@ from benchmarks.data.networks import NETWORKS, READING, make
 from benchmarks.data.typed_networks import TYPED_NETWORKS, write
 from gattn.apps.cli import main as gattn
 from gattn.apps.nodes.stack.combination import Combination
-from gattn.apps.nodes.stack.predictor import NETWORK, TYPED_NETWORK
+from gattn.apps.nodes.stack.predictor import NETWORK
 from gattn.apps.nodes.stack.weights import pool_by_name
 
 
@@ -82,8 +82,8 @@ def _measure(name: str, split: str, seed: int) -> dict[str, float]:
     names: list[str] = [*outputs]
     whole = accuracy(names)
     changes = {one: accuracy([n for n in names if n != one]) - whole for one in names}
-    networks = {NETWORK: "network", TYPED_NETWORK: "network"}
-    return {"all": whole, **{networks.get(one, one): each for one, each in changes.items()}}
+    network = changes.pop(NETWORK)
+    return {"all": whole, **changes, "network": network}
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("triton")
 SUITE = Path(__file__).with_name("test_triton_ops.py")
-PARTS = {"edge_case_graphs or odd_widths": 100, "not (edge_case_graphs or odd_widths)": 20}
+PARTS = {"unusual_graphs or odd_widths": 100, "not (unusual_graphs or odd_widths)": 20}
 """Selections of tests that pytest workers run at the same time, with the least number of tests."""
 
 
