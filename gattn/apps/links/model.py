@@ -750,7 +750,7 @@ class LinkModel:
             vectors = torch.from_numpy(edges.random_features(self.settings.seed))
             x = torch.cat([x.to_dense() if x.layout != torch.strided else x, vectors], 1)
         field = whole_graph(graph.edge_index, nodes, self.settings.layers)
-        return View(FieldInput(x, field, edge_terms(graph.edge_inputs, field)), edges)
+        return View(FieldInput(x, field, edge_terms(graph.edge_terms, field)), edges)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickling without the last graph."""

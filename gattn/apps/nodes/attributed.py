@@ -149,6 +149,13 @@ class AttributedGraph(Nodes):
         """
         return self.edge_index.dtype == torch.int32
 
+    @property
+    def edge_terms(self) -> dict[str, Tensor]:
+        """Features and biases of the edges of ``edge_index``, by the name of a layer's argument;
+        empty if no columns of edges are read.
+        """
+        return {} if self.edge_inputs is None else self.edge_inputs.terms
+
     def with_notes(self, *notes: str) -> AttributedGraph:
         """Return a copy of the graph with additional sentences in ``notes``."""
         return replace(self, notes=(*self.notes, *notes))

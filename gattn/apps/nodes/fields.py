@@ -5,18 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.apps.nodes.edge_table import EdgeInputs
 from gattn.apps.nodes.scratch import Matrix
 from gattn.graph import Graph
-
-if TYPE_CHECKING:
-    from gattn.apps.nodes.typed.network import TypedInputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,22 +107,19 @@ def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) 
     return Field(order, tuple(reversed(layers_reversed)), tuple(reversed(edges)))
 
 
-def edge_terms(
-    inputs: EdgeInputs | TypedInputs | None, field: Field
-) -> tuple[Mapping[str, Tensor], ...]:
+def edge_terms(terms: Mapping[str, Tensor], field: Field) -> tuple[Mapping[str, Tensor], ...]:
     """Return the arguments with the edge attributes for each layer.
 
     Args:
-        inputs: attributes of the edges of the graph; None if there are none.
+        terms: features and biases of the edges of the graph, by the name of a layer's argument.
         field: the edges of each layer.
 
     Returns:
-        For each layer ``edge_attr`` and ``attn_bias``, if the inputs contain them; empty without
-        inputs.
+        For each layer ``edge_attr`` and ``attn_bias``, if the terms contain them; empty without
+        terms.
     """
-    if inputs is None:
+    if not terms:
         return ()
-    terms = inputs.terms
     if not field.edges:
         return (terms,) * len(field.layers)
     return tuple({name: tensor[rows] for name, tensor in terms.items()} for rows in field.edges)

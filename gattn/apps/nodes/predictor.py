@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,10 +20,6 @@ from gattn.apps.nodes.features import FeatureEncoder
 from gattn.apps.nodes.network import AttentionNetwork, attention_weights
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.runtime.threads import limited_threads
-
-if TYPE_CHECKING:
-    from gattn.apps.nodes.edge_table import EdgeInputs
-    from gattn.apps.nodes.typed.network import TypedInputs
 
 Self = TypeVar("Self", bound="NodePredictor")
 
@@ -53,6 +50,13 @@ class NodeProblem:
     encoder: FeatureEncoder
     drawn: bool = False
 
+    @cached_property
+    def network_graph(self) -> NetworkGraph:
+        """Graph that an attention network reads; the choice of its settings and all trainings share
+        it.
+        """
+        return NetworkGraph.of(self.graph, self.x)
+
 
 class NetworkGraph(NamedTuple):
     """Graph that an attention network reads. For several types, it has the nodes of all types.
@@ -61,12 +65,13 @@ class NetworkGraph(NamedTuple):
         x: [m, d] features of the nodes, dense or ``torch.sparse_csr``; the nodes that are predicted
             are the first.
         edge_index: [2, e] int64 from source to destination.
-        edges: attributes of the edges; None if there are none.
+        terms: features and biases of the edges, by the name of a layer's argument; empty if there
+            are none.
     """
 
     x: Tensor
     edge_index: Tensor
-    edges: EdgeInputs | TypedInputs | None
+    terms: Mapping[str, Tensor]
 
     @classmethod
     def of(cls, graph: AttributedGraph, x: Tensor) -> NetworkGraph:
@@ -74,10 +79,10 @@ class NetworkGraph(NamedTuple):
         nodes.
         """
         if graph.network is None:
-            return cls(x, graph.edge_index, graph.edge_inputs)
+            return cls(x, graph.edge_index, graph.edge_terms)
         inputs = graph.network.inputs
         assert inputs is not None
-        return cls(inputs.joined(x), inputs.edge_index, inputs)
+        return cls(inputs.joined(x), inputs.edge_index, inputs.terms)
 
 
 class NodePredictor:
@@ -166,7 +171,7 @@ class NodePredictor:
         The arguments are those of :meth:`fit`; ``y`` [n] are classes or standardised numbers.
         Raises TrainingError if the loss is not finite.
         """
-        self._read = problem.graph, NetworkGraph.of(problem.graph, problem.x)
+        self._read = problem.graph, problem.network_graph
         settings = self.settings
         training = FullBatchSettings(
             settings.epochs, settings.patience, settings.learning_rate, settings.weight_decay,
@@ -185,9 +190,9 @@ class NodePredictor:
 
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[Any]:
         """Return the training input for given nodes: their receptive field, features and labels."""
-        x, edge_index, edges = self._network_graph(problem.graph)
+        x, edge_index, every_term = problem.network_graph
         field = fields.receptive_field(edge_index, x.shape[0], nodes, self.settings.layers)
-        terms = fields.edge_terms(edges, field)
+        terms = fields.edge_terms(every_term, field)
         inputs = fields.FieldInput(fields.read_features(x, field.nodes), field, terms)
         return FullBatch(inputs, y[nodes, None].float())
 
@@ -241,9 +246,9 @@ class NodePredictor:
 
     def _whole(self, graph: AttributedGraph) -> Any:
         """Return the input of the network for all nodes of a graph."""
-        x, edge_index, edges = self._network_graph(graph)
+        x, edge_index, terms = self._network_graph(graph)
         field = fields.whole_graph(edge_index, x.shape[0], self.settings.layers)
-        return fields.FieldInput(x, field, fields.edge_terms(edges, field))
+        return fields.FieldInput(x, field, fields.edge_terms(terms, field))
 
     def _network_graph(self, graph: AttributedGraph) -> NetworkGraph:
         """Return the graph that the network reads. That of the last graph is cached, because

@@ -116,7 +116,7 @@ def test_attention_network_ignores_an_edge_of_weight_zero(model):
         network = AttentionNetwork(NodeSettings(model=model, width=8, heads=2), 3, 2, encoder.width)
         field = whole_graph(graph.edge_index, 4, 2)
         x = torch.eye(4)[:, :3]
-        return network.eval()(FieldInput(x, field, edge_terms(graph.edge_inputs, field)))
+        return network.eval()(FieldInput(x, field, edge_terms(graph.edge_terms, field)))
 
     rows = "a,b,2,x\nb,c,2,y\nc,d,2,x\n"
     with_zero = output(rows + "d,a,0,y\n")

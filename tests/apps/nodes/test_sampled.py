@@ -144,7 +144,7 @@ def test_output_on_all_neighbours_equals_that_on_the_whole_graph(tmp_path, name,
     field = whole_graph(whole.edge_index, len(whole), 2)
     with torch.no_grad():
         sampled = network(inputs.batch(batch))
-        terms = edge_terms(whole.edge_inputs, field)
+        terms = edge_terms(whole.edge_terms, field)
         expected = network(FieldInput(x, field, terms))
     torch.testing.assert_close(sampled, expected[seeds])
 

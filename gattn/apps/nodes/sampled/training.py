@@ -46,8 +46,7 @@ class SampledInputs:
     @classmethod
     def of(cls, graph: AttributedGraph, x: Tensor) -> SampledInputs:
         """Return the inputs of a graph whose edges are sorted by destination, and its features."""
-        terms = {} if graph.edge_inputs is None else graph.edge_inputs.terms
-        return cls(x, _sorted_graph(graph.edge_index, len(graph)), terms)
+        return cls(x, _sorted_graph(graph.edge_index, len(graph)), graph.edge_terms)
 
     def batch(self, sample: Sample) -> FieldInput:
         """Return the input of a network for the seeds of a sample."""

@@ -20,7 +20,7 @@ from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.fields import field_size
-from gattn.apps.nodes.predictor import NetworkGraph, NodePredictor, NodeProblem
+from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
 from gattn.apps.nodes.sampled.predictor import DEFAULTS, SampledPredictor
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.nodes.stack.combination import Combination
@@ -346,7 +346,7 @@ def _choose_network(
     if residual is not None:
         return ResidualPredictor if timed else LabelledPredictor, residual
     labelled = torch.cat([problem.train, problem.val])
-    x, edge_index, _ = NetworkGraph.of(graph, problem.x)
+    x, edge_index, _ = problem.network_graph
     size = field_size(x, edge_index, labelled, settings.layers)
     products = settings.width * (size.values + size.edges)
     return NodePredictor, _limit_epochs(replace(settings, model=NETWORK), products)

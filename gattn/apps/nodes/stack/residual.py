@@ -15,12 +15,7 @@ from gattn.apps.fitting.full_batch import FullBatch
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.fields import FieldInput, field_size
 from gattn.apps.nodes.network import CONVOLUTIONS
-from gattn.apps.nodes.predictor import (
-    NetworkGraph,
-    NodePredictor,
-    NodeProblem,
-    graph_elements,
-)
+from gattn.apps.nodes.predictor import NodePredictor, NodeProblem, graph_elements
 from gattn.apps.nodes.settings import NetworkSettings, NodeSettings
 from gattn.apps.runtime.threads import limited_threads
 from gattn.graph import Graph
@@ -202,7 +197,7 @@ class LabelledPredictor(ResidualPredictor):
         labels of the training nodes in the receptive field are inputs.
         """
         part, train = super()._part(problem, nodes, y), problem.train
-        labels = torch.zeros(self._network_graph(problem.graph).x.shape[0], problem.outputs)
+        labels = torch.zeros(problem.network_graph.x.shape[0], problem.outputs)
         labels[train, y[train].long()] = 1
         labels = labels[part.inputs.field.nodes]
         return replace(part, inputs=replace(part.inputs, labels=labels))
@@ -236,7 +231,7 @@ def residual_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSetti
     if problem.outputs < 2 or len(problem.train) < LABELS_OF_CLASS * problem.outputs:
         return None
     labelled = torch.cat([problem.train, problem.val])
-    x, edge_index, _ = NetworkGraph.of(problem.graph, problem.x)
+    x, edge_index, _ = problem.network_graph
     sparse = {} if x.layout == torch.strided else {"dropout": SPARSE_DROPOUT}
     usual = DEFAULTS | sparse
     for defaults in (usual | {"layers": LAYERS}, usual):
