@@ -335,20 +335,19 @@ def _ruled_split(
     train_share, val_share, test_share = (share / sum(shares) for share in shares)
     fractions = (train_share, val_share, test_share)
     canonical = [molecules.canonical[i] for i in free.tolist()]
-    first = [first_part(text, row_format) for text in canonical]
     if spec == "random":
         split = random_split(len(free), seed=seed, fractions=fractions, groups=canonical)
         if source.fixed is None and not (len(split.val) and len(split.test)):
             # If a cut falls within the rows of one molecule, a part of a small table can be empty.
             split = stratified_split(canonical, [], fractions, seed)
-    elif spec == "scaffold":
-        split = scaffold_split(first, fractions=fractions)
     elif spec == "time":
         assert source.times is not None
         times = [float(source.times[rows[i]]) for i in free.tolist()]
         split = split_by_order(times, fractions, f"time {ratio(fractions)}")
     else:
-        split = butina_split(first, fractions=fractions)
+        first = [first_part(text, row_format) for text in canonical]
+        by_structure = scaffold_split if spec == "scaffold" else butina_split
+        split = by_structure(first, fractions=fractions)
     protocol = split.protocol
     if source.fixed is not None:
         titles = " and ".join(TITLES[part] for part in PARTS if part in files)
