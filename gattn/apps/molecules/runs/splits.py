@@ -448,16 +448,17 @@ def missing_labels(estimator: MoleculeEstimator, y: Tensor) -> tuple[dict[str, s
     constant, notes = {}, []
     for i, (target, column) in enumerate(zip(estimator.targets_, y.T)):
         values = column[column.isfinite()].unique().tolist()
-        content = "one value only" if values else "no label"
-        if values and estimator.task.is_class:
-            kinds = estimator.classes_by_target[i].tolist()
-            others = [kind for number, kind in enumerate(kinds) if number not in values]
-            content = f"no label of class {' or '.join(map(repr, others))}" if others else ""
-            if len(values) > 1 and content:
+        kinds = estimator.classes_by_target[i].tolist() if estimator.task.is_class else []
+        others = [repr(kind) for number, kind in enumerate(kinds) if number not in values]
+        absent = f"no label of class {' or '.join(others)}"
+        if len(values) > 1:
+            if others:
                 notes.append(
-                    f"The training part has {content} of {target!r}: the model cannot predict it."
+                    f"The training part has {absent} of {target!r}: the model cannot predict it."
                 )
-            content = f"only class {kinds[int(values[0])]!r} and {content}"
-        if len(values) < 2:
-            constant[target] = f"{content} of {target!r}"
+            continue
+        content = "one value only" if values else "no label"
+        if values and kinds:
+            content = f"only class {kinds[int(values[0])]!r} and {absent}"
+        constant[target] = f"{content} of {target!r}"
     return constant, notes
