@@ -18,9 +18,10 @@ def is_rewritten(cells: Sequence[str], labels: Sequence[str]) -> bool:
     """Return True if a column contains few labels in another writing, such as 1, 2, 3 for red,
     green, blue.
 
-    Each text must stand for another label, and at least 98 % of the rows must agree. Rows in which
-    a text is empty are ignored. The result is False for fewer than 20 rows, and unless there are
-    from 2 to 20 different labels and equally many different texts.
+    Both arguments have one text for each row, in the same order. Each text of the column must stand
+    for another label, and at least 98 % of the rows must agree. Rows in which a text is empty are
+    ignored. The result is False for fewer than 20 rows, and unless there are from 2 to 20 different
+    labels and equally many different texts.
 
     >>> is_rewritten(["1", "2", "3"] * 10, ["red", "green", "blue"] * 10)
     True

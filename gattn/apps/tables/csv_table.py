@@ -79,8 +79,9 @@ class Table:
     smiles: tuple[str, ...] = ()
 
     def open(self, newline: str | None = None) -> TextIO:
-        """Open the file, which gzip may have compressed, as text in its encoding. Raises OSError if
-        it does not exist or cannot be read.
+        """Open the file, which gzip may have compressed, as text in its encoding. The caller closes
+        it. ``newline`` is an argument of the function ``open``. Raises OSError if the file does not
+        exist or cannot be opened; a damaged file raises its errors when it is read.
         """
         if _is_compressed(self.path):
             return gzip.open(
@@ -104,7 +105,9 @@ class Table:
 
         Raises:
             ValueError: a quote is not closed or stands within a cell, a cell has more than
-                131,072 characters, or some bytes are NUL or are not valid in the encoding.
+                131,072 characters, some bytes are NUL or are not valid in the encoding, or the
+                compressed file is damaged.
+            OSError: the file cannot be read.
         """
         records = _records(self, strict=True)
         next(records, None)
@@ -219,12 +222,14 @@ def open_table(
         on_bad_bytes: see :class:`Table`.
 
     Returns:
-        The table; its rows are read by :meth:`Table.rows`.
+        The table; its rows are read by :meth:`Table.rows`. Its attribute ``smiles`` contains the
+        names that the columns of SMILES have in this file.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the file is empty, is a workbook or is not valid text in the encoding; the
-            encoding is unknown; or a required column is missing or occurs twice.
+        ValueError: the file is a folder, is empty, damaged or a workbook, is not valid text in the
+            encoding, or declares another separator; the encoding is unknown; or a required column
+            is missing or occurs twice.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "two.csv"
@@ -309,7 +314,8 @@ def as_number(cell: str) -> float | None:
 def _with_header(table: Table) -> Table:
     """Return a table with the columns of the header.
 
-    A ValueError is raised if the file is empty or is JSON, XML or a web page.
+    A ValueError is raised if the file is empty, is JSON, XML or a web page, or begins with bytes
+    that are not valid text.
     """
     _, header = next(_records(table, strict=False), (0, []))
     if not header:
@@ -323,8 +329,9 @@ def _with_header(table: Table) -> Table:
 
 
 def _declared(table: Table) -> str | None:
-    """Return the separator that the first line declares, or None if the line is a normal header.
-    Raises ValueError if it declares a separator that is not supported.
+    """Return the separator that the first line declares, or None if the line is a normal header or
+    not valid text. Raises ValueError if it declares a separator that is not supported, or if the
+    compressed file is damaged.
     """
     try:
         with readable(table.path), table.open() as file:
@@ -350,7 +357,8 @@ def visible(cell: str) -> str:
 
 def missing_column(table: Table, required: Sequence[str]) -> str:
     """Return an error message about the first required column that does not occur exactly once in
-    the header; there must be such a column.
+    the header; there must be such a column. For a CSV file without the column, the first lines of
+    the file are read to find its header; this raises ValueError if they cannot be read as CSV.
     """
     header = table.columns
     column = next(column for column in required if header.count(column) != 1)
@@ -409,8 +417,9 @@ def _without_nul(table: Table, lines: Iterator[str]) -> Iterator[str]:
 
 def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
     """Yield the cells of each nonempty row (including the header) with the number of its first
-    line. Raises ValueError for bytes that are not valid text, for a cell that is too long and, if
-    ``strict`` is True, for a quote that is not closed or stands within a cell.
+    line. Raises OSError if the file cannot be opened, and ValueError for a damaged compressed file,
+    for bytes that are not valid text, for a cell that is too long and, if ``strict`` is True, for a
+    quote that is not closed or stands within a cell.
     """
     path, line = table.path, 1
     try:
@@ -431,7 +440,9 @@ def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
 
 
 def _bad_bytes(table: Table) -> str:
-    """Return an error message about bytes that are not valid in the encoding of a table."""
+    """Return an error message about the first byte that is not valid in the encoding of a table;
+    the whole file is read again to find its line.
+    """
     raw = table.path.read_bytes()
     raw = gzip.decompress(raw) if _is_compressed(table.path) else raw
     message = f"{table.path} is not {table.encoding.upper()} text"

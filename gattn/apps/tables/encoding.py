@@ -59,6 +59,7 @@ def marked_encoding(path: Path, *, compressed: bool = False) -> str:
         FileNotFoundError: the file does not exist.
         ValueError: the file is not a table of text, but for example a workbook, an archive, a file
             of molecular structures or a JSON file.
+        EOFError, gzip.BadGzipFile, zlib.error: the compressed file is damaged.
     """
     with gzip.open(path) if compressed else path.open("rb") as file:
         start = file.read(16)
@@ -100,8 +101,9 @@ def read_text(path: Path, encoding: str | None = None) -> str:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the file is a workbook, an archive or not valid text in the encoding, or the
-            encoding is unknown.
+        ValueError: the file is not valid text in the encoding, which the message calls "it" without
+            the path; the encoding is unknown; or, without an encoding, the file is a workbook or an
+            archive, for example one that gzip has compressed.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "edges.txt"

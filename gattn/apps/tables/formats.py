@@ -55,7 +55,8 @@ class SmilesTable(Table):
 
     def rows(self, start: int = 0) -> Iterator[TableRow]:
         """Yield the rows, each with a SMILES and a name that may be empty, without the first
-        ``start`` rows. Raises ValueError if the compressed file is damaged.
+        ``start`` rows. Raises ValueError if the compressed file is damaged, and the errors of
+        :meth:`_lines`.
         """
         with readable(self.path):
             yield from islice(self._lines(), start, None)
@@ -80,7 +81,8 @@ class ParquetTable(Table):
 
     def rows(self, start: int = 0) -> Iterator[TableRow]:
         """Yield the rows without the first ``start`` rows. The line of a row is its index in the
-        file, counted from 0. Raises ValueError if the file is not a Parquet file.
+        file, counted from 0. Raises ValueError if the file is not a Parquet file or lacks a column,
+        and FileNotFoundError if it does not exist.
         """
         names = list(self.columns)
         with open_parquet(self.path) as file:

@@ -146,7 +146,8 @@ class NumberColumn(NamedTuple):
         values: [k] float64; NaN where a cell is missing, dropped or could not be parsed.
         unread: the indices of the cells that could not be parsed, ascending.
         missing: the number of empty cells and of cells such as ``NA``.
-        dropped: the number of censored values that were dropped, because ``censored="drop"``.
+        dropped: the number of censored values without a number in ``values``, because the setting
+            ``censored`` is ``"drop"`` or ``"limit"``.
         patterns: the patterns of the cells in ``unread``, the most frequent first and texts last.
     """
 
@@ -248,15 +249,16 @@ class NumberFormat:
         return math.nan if self.censored == "limit" and is_limit and value is not None else value
 
     def limits(self, cell: str) -> tuple[float, float]:
-        """Return the interval in which the true value must be, according to the cell.
+        """Return the interval in which the true value must be, according to the cell. The setting
+        ``censored`` has no effect on it.
 
         Args:
             cell: the text of the cell.
 
         Returns:
             The lower and the upper end: for ``">10"`` these are 10 and infinity, for ``"<10"``
-            minus infinity and 10, and for a plain number both are that number. Both are NaN for a
-            cell that is missing or cannot be parsed.
+            minus infinity and 10, and for a plain number and for ``"~3"`` both are that number.
+            Both are NaN for a cell that is missing, infinite or cannot be parsed.
 
         >>> number = NumberFormat(censored="limit")
         >>> number.limits(">10"), number.limits("<= 0.5"), number.limits("3")
@@ -365,7 +367,8 @@ def _number(body: str, signs: tuple[str, str]) -> float | None:
 
 def _options(bodies: Iterable[str]) -> tuple[str, ...]:
     """Return the options of the commands with which all numbers of a column can be parsed, several
-    if the column is ambiguous, and none if no option parses all of them.
+    if the column is ambiguous, and none if no option parses all of them. The bodies are those of
+    the :class:`Cell` of each row; empty and infinite ones are ignored.
     """
     distinct = {body for body in bodies if body and not INFINITE.fullmatch(body)}
     every, options = "".join(distinct), []
