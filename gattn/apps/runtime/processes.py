@@ -79,7 +79,7 @@ def in_order(
         tasks: pairs of a key, which stays in this process, and a task, which is sent to a process.
             The pairs are read when they are needed, at most ``8 * workers`` pairs ahead of the
             results.
-        workers: number of processes, including this one.
+        workers: number of processes, including this one; at least 2.
         ahead: number of unfinished tasks of each child process. With 1, and with as many tasks as
             processes, each process executes one task, and this process the last one.
 
@@ -88,6 +88,7 @@ def in_order(
 
     Raises:
         RuntimeError: a process was killed, for example because memory was exhausted.
+        Exception: any error of ``work``, at the position of its task, or of the iterable ``tasks``.
     """
     # The pool is that of loky, which joblib also uses. joblib.Parallel is not used, because it does
     # not limit the number of results that wait to be read.
@@ -168,7 +169,10 @@ _OPEN: dict[ProcessPoolExecutor, frozenset[BaseProcess]] = {}
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
-    """Kill the processes of a pool, without waiting for their tasks."""
+    """Kill the processes of a pool without waiting for their tasks, and remove it from ``_OPEN``.
+    Processes of loky that belong to no open pool are killed, too, except those that existed before
+    this pool.
+    """
     before = _OPEN.pop(pool, frozenset())
     queue = getattr(pool, "_call_queue", None)
     if queue is not None:
@@ -186,7 +190,7 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 
 def _kill_strays(before: frozenset[BaseProcess], pools: Iterable[ProcessPoolExecutor]) -> None:
     """Kill the child processes of the library loky that neither existed before (``before``) nor
-    belong to an open pool.
+    belong to one of the open pools (``pools``), and wait for their end.
     """
     from joblib.externals.loky.backend.process import LokyProcess
 
@@ -218,7 +222,9 @@ def _stop_all() -> None:
 
 
 def _run_here(work: Callable[[Task], Result], task: Task) -> Future[Result]:
-    """Execute a task in this process; return its result as a future, as a pool does."""
+    """Execute a task in this process with one thread; return its result as a finished future, as a
+    pool does. An error of the task is raised immediately, and not stored in the future.
+    """
     future: Future[Result] = Future()
     with one_thread():
         future.set_result(work(task))

@@ -168,7 +168,8 @@ def sleep_at_barriers(environment: MutableMapping[str, str] = os.environ) -> Non
     processes inherit the variable.
 
     Args:
-        environment: the environment variables.
+        environment: the environment variables, to which ``OMP_WAIT_POLICY`` is added; by default
+            those of this process.
 
     Example:
         >>> variables = {}
@@ -189,6 +190,7 @@ class Background(Generic[Result]):
 
     It is a context manager, which waits for the computation at the end of the block. If the block
     ends early, for example by an error, the computation is cancelled at its next call of ``check``.
+    Only :meth:`result` raises an error of the computation; without this call, the error is lost.
 
     Args:
         work: a function that computes the result. Its argument ``check`` is a function that it
