@@ -67,6 +67,11 @@ def compare_runs(runs: Sequence[str | Path]) -> list[Difference]:
     Raises:
         ValueError: fewer than two runs, or runs with different test rows, labels or tasks.
         RunError: a folder holds no run, or its predictions were changed.
+        FileNotFoundError: a run is not finished.
+
+    Warns:
+        RuntimeWarning: SciPy's t-test cannot be computed, for example for a single row, or the
+            losses differ by a constant.
 
     References:
         Nadeau and Bengio, "Inference for the generalization error" (Machine Learning 2003); Holm,
@@ -106,6 +111,7 @@ def _read(run: Path) -> Any:
     Raises:
         RunError: there is no run, a run has no predictions of molecules or nodes, it predicts atoms
             or bonds, or its file was changed.
+        FileNotFoundError: a run has no metrics, because it is not finished.
     """
     folders = (
         [run] if (run / CARD).exists() else sorted(path.parent for path in run.glob(f"*/{CARD}"))
@@ -161,7 +167,8 @@ def _difference(
     """Return the difference of two errors, the ends of its 95 % interval, and the p-value. If all
     losses are equal, the p-value is 1. For a single fold, the interval comes from bootstrap samples
     of the rows with a fixed seed. With several folds, the difference is the mean over the folds.
-    ``loss`` and ``first`` [n] are the losses of the rows, and ``folds`` [n] their folds.
+    ``loss`` and ``first`` [n] are the losses of the rows, and ``folds`` [n] their folds. SciPy
+    issues a RuntimeWarning if the losses of a single fold differ by a constant.
     """
     # SciPy takes half a second to import, which other commands do not need.
     from scipy import stats

@@ -152,7 +152,9 @@ class SerializableEstimator(BaseEstimator, ABC):
         check_is_fitted(self, "predictor_")
 
     def set_params(self: Self, **params: Any) -> Self:
-        """Set parameters of the estimator; ``threads`` also changes the fitted model."""
+        """Set parameters of the estimator, and return it. Only ``threads`` also changes a fitted
+        model. Raises ValueError for an unknown parameter; ``fit`` checks the values.
+        """
         super().set_params(**params)
         if hasattr(self, "predictor_"):
             self.predictor_.threads = self.get_params()["threads"]

@@ -46,7 +46,8 @@ def set_metrics(y: Tensor, sets: Tensor, coverage: float, always: list[str]) -> 
     Returns:
         ``coverage``, the requested coverage; ``held``, the fraction of labels inside their set;
         ``mean_size``, the mean number of classes in a set; ``rows``, the number of rows with a
-        label; and ``classes_in_every_set``. ``held`` and ``mean_size`` are NaN without labels.
+        label; and ``classes_in_every_set``, which is the argument ``always``. ``held`` and
+        ``mean_size`` are NaN without labels.
     """
     label = torch.where(y.isfinite(), y, 0).long()[..., None]
     covered = sets.gather(2, label)[..., 0]

@@ -30,8 +30,8 @@ def metric_notes(metrics: Mapping[str, Any], item: str) -> list[str]:
     the baselines that are better than the model, and metrics that are undefined.
 
     Args:
-        metrics: content of the ``metrics.json`` of a run or an evaluation.
-        item: name of the entry with the numbers of rows: "molecules", "nodes", "links".
+        metrics: content of the ``metrics.json`` of a run or an evaluation, with the entry ``test``.
+        item: "molecules", "nodes" or "links", which selects the sentence of :data:`NOISE`.
     """
     lost = metrics.get("undefined", {}).get("test", {})
     return [

@@ -153,8 +153,8 @@ def training_folder(run: Path) -> Iterator[None]:
 
 
 def finish_run(out: Path, metrics: dict[str, Any]) -> None:
-    """Write the metrics, which mark a run as finished, and remove the checkpoints. Raises OSError
-    if they cannot be written.
+    """Write the metrics, which mark a run as finished, and then remove the checkpoints. Raises
+    OSError if the metrics cannot be written; checkpoints that cannot be removed stay.
     """
     write_json(out / METRICS, metrics)
     shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
@@ -189,7 +189,7 @@ def _has_results(out: Path) -> bool:
 
 
 def _has_files(folder: Path) -> bool:
-    """Return True if a folder or one of its subfolders contains a file."""
+    """Return True if a folder or one of its subfolders contains a file other than the lock."""
     return any(not path.is_dir() and path.name != LOCK for path in folder.rglob("*"))
 
 
