@@ -143,6 +143,7 @@ def write_report(folder: Path, content: ReportContent) -> Path:
 
     Raises:
         ImportError: Jinja2 is not installed.
+        ValueError: a picture is neither PNG nor SVG.
         OSError: the file cannot be written.
 
     >>> from tempfile import TemporaryDirectory
@@ -162,8 +163,14 @@ def rendered(template: str, **content: object) -> str:
 
     The template ``style.css`` is the style sheet that all pages share.
 
+    Args:
+        template: the name of a file in the folder ``templates``.
+        **content: the variables of the template, whose texts are escaped.
+
     Raises:
         ImportError: Jinja2 is not installed.
+        ValueError: a picture is neither PNG nor SVG.
+        jinja2.UndefinedError: the template uses a variable that was not passed.
     """
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined

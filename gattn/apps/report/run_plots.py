@@ -38,7 +38,7 @@ def learning_curve(histories: Sequence[History]) -> bytes:
     epoch of each network is marked.
 
     Args:
-        histories: the training history of each member of the ensemble.
+        histories: the training history of each member of the ensemble; at least one.
 
     >>> from gattn.apps.fitting.types import EpochRecord, History
     >>> records = EpochRecord(0, 1.0, 1.1, 1e-3, 2.5), EpochRecord(1, 0.5, 0.8, 1e-3, 2.5)
@@ -138,7 +138,8 @@ def _limits(
     measured: NDArray[np.float64], guess: NDArray[np.float64], *, logarithmic: bool
 ) -> tuple[float, float]:
     """Return the limits of both axes. They contain all values with a margin, which is positive even
-    if all values are equal.
+    if all values are equal. Both arrays [k] have at least one value, and no NaN; on logarithmic
+    axes, all values are above 0.
     """
     values = np.concatenate([measured, guess])
     values = np.log10(values) if logarithmic else values

@@ -117,6 +117,10 @@ def run_report(
 
     Returns:
         The content of the page, and its plots by file name without the suffix ``.png``.
+
+    Raises:
+        ValueError: the labels and the predictions have different lengths.
+        ImportError: matplotlib is not installed.
     """
     figures = part_figures(run)
     predictions = tuple(figure for name, figure in figures.items() if name != "calibration")
@@ -153,6 +157,7 @@ def part_figures(run: PlotFacts) -> dict[str, Figure]:
 
     Raises:
         ValueError: the labels and the predictions have different lengths.
+        ImportError: matplotlib is not installed.
     """
     words, names = run.words, run.targets
     name = names[0] if len(names) == 1 else f"{len(names)} {words.several}"
