@@ -39,7 +39,7 @@ def probability_reliability(y: Tensor, probability: Tensor, *, bins: int = 10) -
 
     Args:
         y: [k] or [k, t] labels 0 and 1; NaN for a missing label.
-        probability: the predicted probability of class 1, of the same shape.
+        probability: the predicted probability of class 1 in [0, 1], of the same shape.
         bins: number of bins.
 
     Returns:

@@ -30,7 +30,7 @@ class _Calibrator:
     @classmethod
     def from_state(cls: type[Self], state: Mapping[str, Any]) -> Self:
         """Restore a calibrator from the result of :meth:`state`, possibly after a conversion to
-        JSON.
+        JSON. Raises KeyError if it has no scores.
         """
         return cls(_as_tuples(state["scores"]))
 
@@ -220,7 +220,8 @@ class LabelSetCalibrator(_Calibrator):
 
         Such classes are in every set, independent of the probabilities. With several targets, a
         name is ``CLASS of TARGET``. The coverage needs :func:`least_rows` calibration rows of each
-        class. ``classes`` are the classes by target.
+        class. ``classes`` are the classes by target, in the order in which they were calibrated.
+        Raises ValueError unless the coverage is in (0, 1).
         """
         rows, several = least_rows(coverage), len(classes) > 1
         return [
@@ -316,7 +317,9 @@ def _ascending(scores: Tensor) -> tuple[float, ...]:
 
 
 def _alike(expected: str, *tensors: Tensor, t: int | None = None) -> None:
-    """Raise ValueError unless the tensors have the same shape [k, t]."""
+    """Raise ValueError, whose message begins with ``expected``, unless the tensors have the same
+    shape [k, t]. With ``t`` None, any number of columns is allowed.
+    """
     shapes = [(*tensor.shape,) for tensor in tensors]
     if len(set(shapes)) > 1 or len(shapes[0]) != 2 or t not in (None, shapes[0][1]):
         raise ValueError(f"{expected}, all equal; got {' and '.join(map(str, shapes))}")

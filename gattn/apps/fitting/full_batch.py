@@ -83,8 +83,11 @@ def fit_full_batch(
     or more. The authors of the GAT paper use the same rule, with the accuracy as the score, but for
     them any improvement and an equal value are sufficient.
 
+    The state of torch's global generator on the CPU is the same before and after the training.
+
     Args:
-        network: the network; it ends in eval mode.
+        network: the network; it ends in eval mode. If the training fails, it has the weights of
+            the last step.
         loss: function of outputs [g, u] and targets [g, t] with element-wise results [g, t].
             Missing targets are replaced by 0, and their losses are ignored.
         train: training part.

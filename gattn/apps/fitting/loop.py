@@ -156,7 +156,8 @@ def fit_network(
     Therefore an interrupted or killed training continues from its last checkpoint if the function
     is called again with the same folder, and its result has the same bits as without the
     interruption. A checkpoint is written after the first epoch, after the last one, and after each
-    epoch that ends at least one second after the previous checkpoint.
+    epoch that ends at least one second after the previous checkpoint. The states of torch's global
+    generators are the same before and after the training.
 
     Args:
         network: network that returns [g, t] for the input of a batch. It is in eval mode at the
@@ -173,7 +174,7 @@ def fit_network(
         title: the text before the bar.
         starts: fraction of the steps before which some parameters do not change; see
             :class:`gattn.apps.fitting.optimizer.AdamW`.
-        on_epoch: called with the record of each epoch.
+        on_epoch: called with the record of each epoch that this call trains.
 
     Returns:
         The history, including the epochs before an interruption.
@@ -218,7 +219,8 @@ def fit_network(
 
 
 def shuffled_batches(items: int, batch_size: int, *seed: int) -> Iterator[Tensor]:
-    """Yield the indices of the items in each batch of one epoch.
+    """Yield the indices of the items in each batch of one epoch, [b] int64. Without items, it
+    yields one empty batch.
 
     Args:
         items: number of items.
@@ -235,6 +237,9 @@ def shuffled_batches(items: int, batch_size: int, *seed: int) -> Iterator[Tensor
 class _Training:
     """State of a training run: a copy of the network, the optimizer, the averaged weights, and a
     record of each epoch.
+
+    The arguments are those of :func:`fit_network`. The network itself is not changed. Raises
+    TrainingError if there is no GPU for the accelerator ``gpu``.
     """
 
     def __init__(
@@ -321,9 +326,10 @@ class _Training:
         return {name: getattr(self, name) for name in names}
 
     def run_epoch(self, epoch: int, update_bar: Any) -> None:
-        """Train for one epoch, validate the averaged weights, and record the epoch. The seed of
-        torch's global generator is set. Raises TrainingError if a part has no label or a loss is
-        not finite.
+        """Train for one epoch, validate the averaged weights, and record the epoch; if it is the
+        best one, copy the averaged weights to ``best``. The function ``update_bar`` is called after
+        each step. The seed of torch's global generator is set. Raises TrainingError if a part has
+        no label or a loss is not finite.
         """
         started, settings = time.perf_counter(), self.settings
         torch.manual_seed(_mixed_seed(settings.seed, epoch, 1))
@@ -364,8 +370,9 @@ class _Training:
 
     @torch.no_grad()
     def _validate(self, epoch: int) -> float:
-        """Return the mean loss of the averaged weights on the validation part, and record their
-        outputs. Raises TrainingError if the part has no label or the loss is not finite.
+        """Return the mean loss of the averaged weights on the validation part. If the part has at
+        most ``recorded_outputs`` items, their outputs are appended to ``outputs``. Raises
+        TrainingError if the part has no label or the loss is not finite.
         """
         sums, outputs = [], []
         batches = shuffled_batches(len(self.validate), self.settings.validation_batch_size)
@@ -380,8 +387,9 @@ class _Training:
     def _masked_loss(
         self, network: nn.Module, part: Batches, positions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the outputs [g, t], the sum of the losses, and the number of labels. Raises
-        TrainingError if the loss does not have one number for each target.
+        """Return the outputs [g, t] for the items at these positions of a part, the sum of the
+        losses of their labels, and the number of labels. Raises TrainingError if the loss does not
+        have one number for each target.
         """
         inputs, target, weight = part.batch(positions)
         if self.device.type != "cpu":
@@ -401,8 +409,9 @@ class _Training:
         return output, torch.where(labelled, loss, 0.0).sum(), labelled.sum()
 
     def _mean(self, sums: list[Tensor], part: str, epoch: int) -> float:
-        """Return the mean loss over the labels. Raises TrainingError if the part has no label or
-        the loss is not finite.
+        """Return the mean loss over the labels, from the sum of the losses and the number of labels
+        of each batch, [2] each. Raises TrainingError if the part has no label or the loss is not
+        finite.
         """
         total, count = torch.stack(sums).sum(0).tolist()
         if not count:

@@ -47,7 +47,7 @@ def regression_loss(error: str = "mse", *, is_bounded: bool = False) -> Loss:
     """Return the loss of an error, ``"mae"`` or ``"mse"``.
 
     With ``is_bounded``, a label has a lower and an upper end, and the loss is that of
-    :func:`bounded`.
+    :func:`bounded`. Raises KeyError for another error.
     """
     loss = {"mae": absolute_error, "mse": squared_error}[error]
     return bounded(loss) if is_bounded else loss

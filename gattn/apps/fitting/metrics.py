@@ -87,7 +87,8 @@ def multiclass_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
         has; :func:`undefined_class_metrics` lists these. All metrics are NaN without rows.
 
     Raises:
-        ValueError: the shapes do not fit, or a label is not the number of a class.
+        ValueError: the shapes do not fit, a label is not the number of a class, or a probability
+            is not in [0, 1].
 
     Example:
         >>> p = torch.tensor([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1], [0.3, 0.4, 0.3]])

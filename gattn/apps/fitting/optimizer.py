@@ -220,7 +220,9 @@ class AdamW:
         }  # fmt: skip
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the state that :meth:`state_dict` returned."""
+        """Copy the state that :meth:`state_dict` returned into this optimizer. Raises ValueError if
+        it has another number of vectors.
+        """
         self.steps, self.updates = state["steps"], state["updates"]
         for name in ("means", "squares"):
             for vector, saved in zip(getattr(self, name), state[name], strict=True):

@@ -210,8 +210,9 @@ def fill_docstring(owner: type, kind: type) -> None:
 
 @functools.cache
 def declared(kind: type) -> dict[str, Setting]:
-    """Return the declarations of the settings in a dataclass by name; nested dataclasses are
-    left out.
+    """Return the declarations of the settings in a dataclass by name, in the order of its fields;
+    nested dataclasses are left out. The dictionary is cached, so callers must not change it. Raises
+    OSError if the source of the dataclass cannot be read.
     """
     settings = {}
     for field in dataclasses.fields(kind):
@@ -237,7 +238,9 @@ def declared(kind: type) -> dict[str, Setting]:
 
 @functools.cache
 def _docstrings(kind: type) -> dict[str, str]:
-    """Return the docstring below each field of a dataclass, as one line."""
+    """Return the docstring below each field that a dataclass itself declares, as one line. Raises
+    OSError if the source of the dataclass cannot be read.
+    """
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(definition, ast.ClassDef)
     return {
@@ -423,7 +426,7 @@ def settings_of(kind: type[S], holder: object) -> S:
         The settings.
 
     Raises:
-        ValueError: a value is out of its range.
+        ValueError: a value is out of its range or of the wrong type.
     """
     values = {name: getattr(holder, name) for name in field_types(kind)}
     return kind(**{n: v.item() if getattr(v, "ndim", None) == 0 else v for n, v in values.items()})
