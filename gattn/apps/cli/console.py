@@ -96,7 +96,7 @@ def watched(title: str, total: int | None = None, done: int = 0) -> Iterator[OnP
 
 def show_runs(metrics: Mapping[str, Any]) -> None:
     """Print the mean and the standard deviation of each metric over several training runs; print
-    nothing for a single run.
+    nothing for a single run. ``metrics`` is the content of the ``metrics.json`` of nodes.
     """
     runs = metrics["runs"]
     for metric, values in runs["test"].items() if runs["count"] > 1 else ():
@@ -163,7 +163,8 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
 
 def show_repeats(metrics: Mapping[str, Any]) -> None:
     """Print the mean of each metric over several runs, and the standard error of this mean, for the
-    model and the baselines; then print the notes.
+    model and the baselines; then print the notes. ``metrics`` is the result of
+    :func:`gattn.apps.molecules.runs.repeats.train_repeats`.
     """
     summary = metrics["summary"]
     count = len(metrics["runs"])
@@ -188,6 +189,7 @@ def show_rows(path: Path, count: int) -> None:
 
     Raises:
         OSError: the file cannot be read.
+        ValueError: it is not a CSV file.
     """
     # NumPy, which this module imports, is not needed for --help.
     from gattn.apps.tables.csv_table import open_table, visible
@@ -252,8 +254,8 @@ def _print_metrics(title: str, scores: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def _print_table(title: str, columns: Mapping[str, Mapping[str, str]]) -> None:
-    """Print a table with the given columns. If it is wider than the terminal, the columns become
-    rows, and the rest continues below.
+    """Print a table. Each column is a dictionary from the names of its rows to texts. If the table
+    is wider than the terminal, the columns become rows, and the rest continues below.
     """
     # The import takes about a second, which --help does not need.
     import pandas as pd

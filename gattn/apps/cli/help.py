@@ -24,7 +24,7 @@ class _Command(TyperCommand):
 
     An option is common if it belongs to no panel (``rich_help_panel``). The section Args of the
     command's docstring describes the arguments and options without a help text. The help does not
-    contain the section Raises.
+    contain the section Raises. Options with a name in :data:`SHORT` get its short form.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:

@@ -74,7 +74,8 @@ def check_run_inputs(
 def check_table_inputs(
     table: Path, settings: Mapping[str, Any], *, targets: Sequence[str] = ()
 ) -> None:
-    """Check that a table exists, and that it has the columns of SMILES and labels.
+    """Check that a table exists, and that it has the columns of SMILES and labels. If another
+    column than the expected one contains the SMILES, its name is printed to stderr.
 
     Args:
         table: the table.
@@ -93,8 +94,10 @@ def check_table_inputs(
 def _check_columns(
     path: str | Path, smiles: Sequence[str], columns: Mapping[str, str], encoding: str | None
 ) -> None:
-    """Raise ValueError for the first missing column of a table, with the advice for this column.
-    Print the name of the column of SMILES if it is not the expected name.
+    """Raise ValueError for the first missing column of a table, with the advice for this column,
+    and for a table that cannot be read; raise FileNotFoundError if it does not exist. ``columns``
+    contains the advice by column. Print the name of the column of SMILES if it is not the expected
+    name.
     """
     # NumPy, which this module imports, is not needed for --help.
     from gattn.apps.tables.csv_table import missing_column, smiles_names
