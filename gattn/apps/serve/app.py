@@ -31,7 +31,8 @@ Answer = TypeVar("Answer")
 
 
 class Server:
-    """Loaded runs, the queue of requests, and the ASGI application that answers them.
+    """Loaded runs, the queue of requests, and the ASGI application that answers them. The end of
+    the application ends the processes of the pool.
 
     Args:
         runs: the runs, with different names.
@@ -53,7 +54,9 @@ class Server:
     async def _predict_batch(
         self, key: tuple[str, float], rows: list[InputRow]
     ) -> list[PredictedRow]:
-        """Predict the rows of several requests with the model and the coverage of the key."""
+        """Predict the rows of several requests with the model and the coverage of the key. Raises
+        RequestError (503) if a process was killed.
+        """
         name, coverage = key
         return await self.pool.call(predict_rows, self._position[name], rows, coverage)
 

@@ -222,7 +222,7 @@ def explain_molecule(
 
     Args:
         model: the model.
-        input_row: the row.
+        input_row: the row, which must be one molecule without descriptor columns.
         target: index of the target.
         coverage: coverage of the interval or label set.
 
@@ -278,8 +278,8 @@ def draw_plain(smiles: str, dark: bool) -> bytes:
 
 
 def as_values(model: MoleculeEstimator, cells: list[str]) -> dict[str, float | str | None]:
-    """Convert the cells of a prediction to JSON values by column: numbers, class names, or None for
-    an empty cell.
+    """Convert the cells of a prediction, in the order of :func:`prediction_columns`, to JSON values
+    by column: numbers, class names, or None for an empty cell.
 
     JSON has no infinity: the end of an interval without a bound is None.
     """

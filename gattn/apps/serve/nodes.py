@@ -270,8 +270,8 @@ def check_data(folder: Path, data: str, *tables: str) -> None:
 
 
 def _sorted(edges: Tensor, weights: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Return the edges sorted by destination, and their attention weights averaged over the
-    heads.
+    """Return the edges [2, e] sorted by destination, and the means over the heads of their
+    attention weights [e, h], in the same order.
     """
     pairs, mean = edges.numpy(), weights.mean(1).numpy()
     order = np.argsort(pairs[1], kind="stable")

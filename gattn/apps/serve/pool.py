@@ -100,7 +100,9 @@ class ModelPool:
         self._executor.shutdown(wait=bool(processes), cancel_futures=True)
 
     def _start(self) -> Executor:
-        """Start the thread or the processes that predict; each process loads the models first."""
+        """Return the executor that predicts: a thread, or processes, which start with the first
+        call and then load the models.
+        """
         if self.workers == 1:
             return ThreadPoolExecutor(1, thread_name_prefix="predict")
         limits = [model.max_atoms for model in self.models]
@@ -109,7 +111,7 @@ class ModelPool:
 
 
 def _load(folders: Sequence[Path], max_atoms: Sequence[int], parent: int) -> None:
-    """Load the models in a child process, and call each model once.
+    """Load the models in a child process into ``_MODELS``, and call each model once.
 
     The process ignores interrupts: a terminal sends them to all processes, and the parent ends its
     child processes. Raises RunError if a folder does not contain a readable model.

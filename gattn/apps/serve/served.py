@@ -66,10 +66,11 @@ class ServedRun:
         return [name for name, path in FILES.items() if (self.folder / path).is_file()]
 
     def read(self, file: str) -> tuple[bytes | str, str]:
-        """Return the content of a file of the run and its media type.
+        """Return the content of a file of the run and its media type. The file is a key of
+        :data:`FILES`.
 
         Texts contain the names of files instead of the paths of this machine. Raises OSError if the
-        file cannot be read.
+        file cannot be read, and RunError if the model card cannot be read.
         """
         path = self.folder / FILES[file]
         if file == "network":
