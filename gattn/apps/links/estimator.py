@@ -272,6 +272,9 @@ class LinkPredictor(SerializableEstimator, Parameters):
             NotFittedError: the estimator was not fitted.
             GraphError: the graph has no node of one of the names, lacks an attribute, or was not
                 passed to a loaded estimator.
+
+        Warns:
+            UserWarning: the graph has values that did not occur in training.
         """
         read, _ = self.read(graph)
         place = {name: i for i, name in enumerate(read.names)}

@@ -205,7 +205,7 @@ class LinkNetwork(nn.Module):
     .. math:: s_{uv} = \tau \cos(z_u, z'_v)
 
     :math:`z = z'` if the links have no direction; otherwise they are the two halves of the output.
-    The factor :math:`\tau` is learned.
+    The factor :math:`\tau` is learned. The initial weights are drawn by torch's global generator.
 
     Args:
         settings: settings; the layer type and the sizes are read.
@@ -236,7 +236,9 @@ class LinkNetwork(nn.Module):
         return F.normalize(left) * self.log_factor.exp(), F.normalize(right)
 
     def forward(self, batches: DrawnBatches | RankedBatch) -> Tensor:
-        """Return the scores [m, 1 + k] of the candidates in the next batch."""
+        """Return the scores [m, 1 + k] of the candidates in the next batch, which
+        :class:`DrawnBatches` draws, so that each call scores others.
+        """
         batch = batches.next()
         left, right = self.embed(batch.inputs)
         return pair_scores(left, right, batch.sources, batch.candidates)
@@ -379,6 +381,8 @@ class LinkModel:
     Attributes:
         settings: settings of the model and of its training.
         encoder: encoder of the features.
+        reduction: projection of the features to fewer dimensions; without axes if nodes have no
+            attributes.
         network: the attention network.
         perceptron: the perceptron of pairs; None for a single attention network.
         weights: for each of :data:`METRICS`, the weight of each component of the score by name.

@@ -142,7 +142,7 @@ def make_folds(train: NDArray, seed: int, times: NDArray | None = None) -> list[
     is in no group. If more than half of them have the newest time, the groups are random.
 
     Args:
-        train: positions of the training links.
+        train: positions of the training links, at least one.
         seed: seed of the random numbers.
         times: [m] the time of each link; None if there are no times.
 

@@ -97,6 +97,15 @@ class Proximity:
         directed: True if links have a direction.
         bipartite: True if the sources and targets of the edges are disjoint.
 
+    Attributes:
+        both: [n, n] sparse adjacency matrix A, without directions.
+        out, into: [n, n] sparse edges in the direction of the links, and in the opposite one.
+        walk, walk_out, walk_into: the rows of ``both``, ``out`` and ``into`` divided by their sums.
+        symmetric: [n, n] sparse matrix S of the walks (see above).
+        local: [10, n] logarithms of the sizes of the components and of the returns of 2, ..., 10
+            steps.
+        vectors: the five pairs of unit vectors of the cosines; empty without features.
+
     References:
         Liben-Nowell and Kleinberg, "The link prediction problem for social networks" (CIKM 2003);
         Zhou, Lü and Zhang, "Predicting missing links via local information" (EPJ B 2009);

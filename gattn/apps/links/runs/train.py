@@ -221,8 +221,9 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         self.on_epoch = on_epoch
 
     def load(self) -> LinkData:
-        """Read the graph and its links. Raises GraphError if the graph cannot be read or has no
-        edges.
+        """Read the graph and its links, and create the estimator from the settings. Raises
+        GraphError if the graph cannot be read or has no edges, and FileNotFoundError if a file does
+        not exist.
         """
         settings = self.settings
         graph = GraphReading.of(settings).read(settings.data, directed=False)
