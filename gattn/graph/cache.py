@@ -42,8 +42,9 @@ def cached(owner: Tensor | CacheOwner | None, key: object, build: Callable[[], _
     """Return the object that is cached for an owner under a key; if it is missing, build and cache
     it.
 
-    The object is built every time under torch.compile, under a dispatch mode, and for a tensor in
-    which writes cannot be detected. If ``owner`` is None, the object depends on its key only, and
+    The object is built every time under torch.compile and for a tensor in which writes cannot be
+    detected; under a dispatch mode, a new object is not stored. ``build`` runs outside inference
+    mode and transforms of torch.func. If ``owner`` is None, the object depends on its key only, and
     only the most recent such objects are cached.
     """
     if torch.compiler.is_compiling():
@@ -67,11 +68,12 @@ def cached_last(
     build: Callable[[], _T],
 ) -> _T:
     """Return the object that the last call for this graph built, if the parts are the same as in
-    that call. Otherwise, build a new object.
+    that call. Otherwise, build a new object. ``name`` is the key under which the graph stores the
+    object; it replaces the object of other parts.
 
-    The object is stored with the graph, and the parts are stored as weak references: strong
-    references between graphs could form a cycle that is never freed. Nothing is stored under
-    torch.compile, under a dispatch mode, or if writes to a part cannot be detected.
+    The object is stored with the graph, in ``graph.derived``, and the parts are stored as weak
+    references: strong references between graphs could form a cycle that is never freed. Nothing is
+    stored under torch.compile, under a dispatch mode, or if writes to a part cannot be detected.
     """
     if torch.compiler.is_compiling():
         return build()
@@ -103,7 +105,7 @@ def entries_of_tensor(tensor: Tensor) -> dict[Any, Any]:
 
 def share(matrix: Tensor, other: Tensor) -> None:
     """Let two sparse matrices that have the same indices share their cache entries, if writes to
-    both can be detected.
+    both can be detected. The entries of ``matrix`` replace those of ``other``.
     """
     if _is_cacheable(other) and _is_cacheable(matrix):
         fingerprint = _fingerprint(matrix)
@@ -162,8 +164,8 @@ def _is_readable(tensor: Tensor) -> bool:
 
 
 def _agree(old: _Fingerprint, new: _Fingerprint) -> bool:
-    """Return True if two fingerprints are equal; checksums on a device are compared on the
-    device.
+    """Return True if two fingerprints are equal; checksums on a device are compared on the device,
+    where an assertion fails later if they differ.
     """
     if old[0] != new[0]:
         return False

@@ -14,9 +14,10 @@ from gattn.graph.cache import outside_transforms
 
 @outside_transforms
 def read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, Tensor, int, int]:
-    """Convert edges in any supported format to (source, destination, num_src, num_dst). The range
-    of the indices is not checked. Raises TypeError or ValueError for edges or a size that it cannot
-    read, and RuntimeError under torch.jit.trace.
+    """Convert edges in any supported format to (source, destination, num_src, num_dst): two tensors
+    [e], int32 or int64, in the order of the edges, and the size. The range of the indices is not
+    checked. Raises TypeError or ValueError for edges or a size that it cannot read, and
+    RuntimeError under torch.jit.trace.
     """
     check_not_traced()
     check_created_outside("edges", edges, ": create a gattn.Graph beforehand")
@@ -49,7 +50,7 @@ def _resolve_size(
 ) -> tuple[int, int]:
     """Return the numbers of sources and destinations: of the argument ``size``, of the edges'
     format, or 1 + the largest index (0 without edges), which is read from the device. Raises
-    ValueError if two of them contradict.
+    ValueError if the argument contradicts the format, or is not a size.
     """
     explicit_size = as_size(size)
     if explicit_size is not None:
@@ -99,8 +100,9 @@ def _from_torch_sparse(adj_t: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
 
 
 def _from_scipy(matrix: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
-    """Read the edges of a SciPy matrix. Its rows are sources and its columns are destinations.
-    Raises ValueError unless it has two dimensions.
+    """Return sources and destinations, int64, of the entries of a SciPy matrix [m, n], and its
+    size: its rows are sources and its columns are destinations. Raises ValueError unless it has two
+    dimensions.
     """
     if len(matrix.shape) != 2:
         raise ValueError(f"a SciPy matrix of edges must have 2 dimensions; got {matrix.shape}")

@@ -44,6 +44,7 @@ class Graph:
     Raises:
         TypeError: edges have another type, or indices are not int32 or int64.
         ValueError: edges have a wrong shape, or an index is negative or not below its size.
+        RuntimeError: the graph is created under torch.jit.trace.
 
     Example:
         >>> import torch
@@ -238,7 +239,9 @@ class Graph:
         return cache.cached(self, "incidence", lambda: Graph.from_layout(self.layout.incidence()))
 
     def to(self, device: Any, non_blocking: bool = False) -> Graph:
-        """Return the graph on a device; return this object if it is already on the device."""
+        """Return the graph on a device; return this object if it is already on the device. A copy
+        has an empty cache (:attr:`derived`).
+        """
         # The device "cuda" is replaced by the current device, for example "cuda:0".
         device = torch.empty(0, device=device).device
         if device == self.device:
@@ -248,14 +251,16 @@ class Graph:
         return self._map(lambda t: t.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Graph:
-        """Return a copy of the graph in page-locked memory, which is faster to copy to a GPU."""
+        """Return a copy of the graph in page-locked memory, which is faster to copy to a GPU.
+        Raises RuntimeError if torch has no such memory, as without a GPU.
+        """
         return self._map(lambda t: t.pin_memory())
 
     @outside_transforms
     def _map(self, function: Callable[[Tensor], Tensor]) -> Graph:
         """Return the graph whose tensors are the results of a function of each tensor, such as a
         copy to another device. On the CPU, the maximum degrees are measured first and stored in
-        both graphs.
+        both graphs. The cache (:attr:`derived`) is not copied.
         """
         layout = self.layout
         for transposed in (False, True):
@@ -343,10 +348,10 @@ class Graph:
 
     @outside_transforms
     def with_self_loops(self, first: int = 0) -> Graph:
-        """Remove all self-loops, and then add one self-loop at each node.
+        """Return the graph without its self-loops and with one new self-loop at each node.
 
         Edges of the result: the caller's edges without loops, in the caller's order (see
-        :attr:`kept_edges`), then (i, i) for i < min(num_src, num_dst).
+        :attr:`kept_edges`), then (i, i) for i < min(num_src, num_dst). This graph is not changed.
 
         Args:
             first: index of the source that is the same node as destination 0; self-loops are then
@@ -421,7 +426,8 @@ _RANGES_ERROR = (
 
 def _restore_blocks(blocks: tuple[Any, ...], like: Tensor) -> Graph:
     """Restore a complete or causal graph from a pickle, on the device of ``like``. Raises
-    ValueError if the sizes do not describe such a graph.
+    ValueError if the sizes do not describe such a graph, and TypeError unless ``blocks`` has the
+    three fields of :class:`Blocks`.
     """
     blocks = Blocks(*blocks)
     queries, keys = blocks.query_sizes, blocks.key_sizes
@@ -443,8 +449,7 @@ def as_graph(
     removes its graphs (see :mod:`gattn.graph.cache`).
 
     With ``self_loops`` the result is :meth:`Graph.with_self_loops`, which is cached, too. Raises
-    TypeError or ValueError for edges or a size that :class:`Graph` does not accept, or if the size
-    differs from that of a graph.
+    the errors of :class:`Graph`, and ValueError if the size differs from that of a graph.
     """
     if isinstance(edges, Graph):
         _check_same_size(edges, size)

@@ -16,7 +16,9 @@ from gattn.layout.layout import Layout
 @outside_transforms
 def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
     """Check edges [e] from ``num_src`` sources to ``num_dst`` destinations, and return their
-    layout. Raises ValueError if an index is out of range.
+    layout. Statistics, the maximum degrees, are measured only off the C++ kernels and if there are
+    edges. Raises ValueError if an index is out of range; under torch.compile, the compiled code
+    raises it.
     """
     if not _is_real(source):
         return sort(source, destination, num_src, num_dst)
@@ -32,8 +34,8 @@ def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> 
 
 @outside_transforms
 def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Compute the layout of edges whose indices are in range; the CPU kernel checks this. Raises
-    ValueError if an index is out of range.
+    """Compute the layout of edges [e], without statistics. The indices must be in range: the CPU
+    kernel raises ValueError for others, and other devices do not check them.
     """
     if onnx.exporting():
         return reference.build(source, destination, num_src, num_dst)
@@ -77,8 +79,8 @@ def _is_real(index: Tensor) -> bool:
 def _check_and_measure(
     source: Tensor, destination: Tensor, layout: Layout, num_src: int, num_dst: int
 ) -> Layout:
-    """Check the indices, and return the layout with the maximum degrees; the device is synchronised
-    only once. Raises ValueError if an index is out of range.
+    """Check the indices of at least one edge, and return the layout with the maximum degrees; the
+    device is synchronised only once. Raises ValueError if an index is out of range.
     """
     degrees = stats.max_row_size(layout.rowptr), stats.max_row_size(layout.colptr)
     scalars = *source.aminmax(), *destination.aminmax(), *degrees
@@ -96,8 +98,9 @@ def _check_and_measure(
     schema="(Tensor source, Tensor destination, SymInt num_src, SymInt num_dst) -> Tensor[]",
 )
 def _build_traced(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
-    """Compute a layout in a custom operator, which torch.compile can record. Raises ValueError if
-    there are so many nodes or edges that the indices need int64.
+    """Compute a layout in a custom operator, which torch.compile can record. The result has the
+    tensors of :class:`Layout`, with empty statistics. Raises ValueError if an index is out of
+    range, or if there are so many nodes or edges that the indices need int64.
     """
     layout = lay_out(source, destination, num_src, num_dst)
     if layout.col.dtype != torch.int32:

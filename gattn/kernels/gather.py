@@ -38,8 +38,9 @@ def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor
 
 
 def gather_rows(table: Tensor, index: Tensor, out: Tensor) -> Tensor:
-    """Write the rows ``table[index]``, [b, ...], to a contiguous tensor ``out`` and return it.
-    Raises ValueError if ``out`` has another shape or dtype.
+    """Write the rows ``table[index]``, [b, ...], to a contiguous tensor ``out`` and return it. The
+    table is one that :func:`can_gather` accepts; all tensors are on the CPU. The indices, int32 or
+    int64, are not checked. Raises ValueError if ``out`` has another shape or dtype.
     """
     shape = (index.numel(), *table.shape[1:])
     if out.shape != shape or out.dtype != table.dtype or not out.is_contiguous():
@@ -69,8 +70,8 @@ def add_rows(
     be zero at the call, and is zero afterwards. With ``is_sorted``, rows with the same index are
     adjacent. The sums have the same bits with any number of threads. ``total`` and ``hub_sums`` are
     contiguous CPU tensors in the accumulation dtype of the rows; ``hubs`` has the dtype of
-    ``index``. Raises ValueError if they are not, or if only one of ``hubs`` and ``hub_sums`` is
-    passed.
+    ``index``. Raises ValueError if ``total`` has another dtype or is not contiguous, or if only one
+    of ``hubs`` and ``hub_sums`` is passed; the rest is not checked.
     """
     if total.dtype != acc_dtype(rows.dtype) or not total.is_contiguous():
         raise ValueError(f"total must be contiguous, of {acc_dtype(rows.dtype)}; got {total.dtype}")

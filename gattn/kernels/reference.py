@@ -21,9 +21,10 @@ def rows_of_edges(
 ) -> dict[str, Tensor | None]:
     """Return, for each tensor, its row for every edge, in CSR order and in the accumulation dtype.
 
-    The first letter of the shape decides which row an edge reads: n the row of its destination, m
-    the row of its source, and e its own row. Other tensors have no rows of edges, and are only
-    converted, and None remains None.
+    ``shapes`` are strings such as "n h c" (see :mod:`gattn.ops.registration.shapes`). The first
+    letter of the shape decides which row an edge reads: n the row of its destination, m the row of
+    its source, and e its own row. Other tensors have no rows of edges, and are only converted, and
+    None remains None.
     """
 
     def of_edges(x: Tensor, letter: str) -> Tensor:
@@ -65,9 +66,10 @@ def attend(
 ) -> Tensor:
     """Compute out_i = sum_j w_ij softmax_j(score_ij + bias_ij) (v_j + x_ij): [n, h, c].
 
-    The score [e, h] and the optional ``edge_value`` x [e, h, c] are in CSR order, the bias and
-    w_ij, which is the ``edge_weight`` [e], in the caller's order. Dropout is applied to the
-    softmax. The result has the dtype of the value, and zeros for a node without edges.
+    The score [e, h] and the optional ``edge_value`` x [e, h, c] are in CSR order, the bias [e, h]
+    or [e, 1] and w_ij, which is the ``edge_weight`` [e], in the caller's order. Dropout with the
+    seed [2] is applied to the softmax, unless the seed is None. The result has the dtype of the
+    value, and zeros for a node without edges.
     """
     if attn_bias is not None:
         score = score + _to_acc(attn_bias)[layout.perm.long()]
@@ -98,7 +100,9 @@ def aggregate(weight: Tensor, value: Tensor, layout: Layout, transposed: bool = 
 
 
 def edge_dot(query: Tensor, key: Tensor, layout: Layout) -> Tensor:
-    """Compute q_i . k_j for every edge and head: [e, h], in the caller's order of edges."""
+    """Compute q_i . k_j for every edge and head, [e, h] in the caller's order of edges, from
+    queries [n, h, c] and keys [m, h_k, c], where h_k divides h.
+    """
     keys = _repeat_heads(_to_acc(key)[layout.col.long()], query.shape[1])
     score = (_to_acc(query)[layout.destinations()] * keys).sum(-1)
     return to_caller(score, layout).to(query.dtype)

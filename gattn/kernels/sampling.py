@@ -70,7 +70,7 @@ def sample_hop(
         The drawn edges; without edges, all tensors except the offsets are empty.
 
     Raises:
-        ValueError: if the batch has 2**31 edges or more.
+        ValueError: if the batch has ``INT32_END`` edges (almost 2**31) or more.
     """
     hop = _cpu_hop if cpu.serves(nodes.device) else reference_hop
     return hop(layout, nodes, batch_index, draw, batch_range)
@@ -80,7 +80,8 @@ def reference_hop(
     layout: Layout, nodes: Tensor, batch_index: Tensor, draw: Draw, batch_range: tuple[int, int]
 ) -> Hop:
     """Return the edges of one hop, drawn in plain PyTorch by the seed of the draw; see
-    :func:`sample_hop`. Raises ValueError if the batch has too many edges.
+    :func:`sample_hop`. New sources are written to ``batch_index``. Raises ValueError if the batch
+    has too many edges.
     """
     begin = layout.rowptr[nodes].long()
     degree = layout.rowptr[nodes + 1].long() - begin
@@ -114,7 +115,10 @@ def _counts(degree: Tensor, draw: Draw) -> Tensor:
 
 
 def _positions(degree: Tensor, offsets: Tensor, row: Tensor, draw: Draw) -> Tensor:
-    """Draw edges; return the index of each edge among all edges into its destination: [e]."""
+    """Draw edges; return the index of each edge among all edges into its destination: [e].
+    ``degree`` [f] is that of the destinations, ``offsets`` [f + 1] the index of the first edge that
+    is drawn for each, and ``row`` [e] the destination of each edge that is drawn, from 0 to f - 1.
+    """
     edge = torch.arange(row.numel())
     position = edge - offsets[row]
     if draw.num_neighbors < 0:
@@ -167,7 +171,8 @@ def _cpu_hop(
     layout: Layout, nodes: Tensor, batch_index: Tensor, draw: Draw, batch_range: tuple[int, int]
 ) -> Hop:
     """Return the edges of one hop, drawn with the C++ kernels by the seed of the draw; see
-    :func:`sample_hop`. Raises ValueError if the batch has too many edges.
+    :func:`sample_hop`. New sources are written to ``batch_index``, and an unknown maximum degree to
+    the statistics of the layout. Raises ValueError if the batch has too many edges.
     """
     count = nodes.numel()
     max_degree = stats.max_degree(layout) or 0

@@ -58,7 +58,8 @@ class Layout(NamedTuple):
 
     def incidence(self) -> "Layout":
         """Return the layout of the bipartite graph that connects each edge to its destination,
-        without statistics. Sources are the edges, in the caller's order.
+        without statistics. Sources are the edges, in the caller's order, in which the new edge k
+        leads from the source k.
         """
         perm, order = self.perm, self.perm.long()
         number = torch.arange(perm.numel() + 1, dtype=perm.dtype, device=perm.device)

@@ -33,8 +33,8 @@ def build(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Layout:
 
 
 def _members(first: Tensor, last: Tensor, edge: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the offsets [n + 1] of the nodes' source ranges, and all sources in these ranges,
-    [e].
+    """Return the offsets [n + 1] of the nodes' source ranges, and all sources in these ranges, [e],
+    in the dtype of ``edge``, which contains the numbers 0 to e - 1.
     """
     count = last - first
     offsets = torch.zeros(count.numel() + 1, dtype=edge.dtype, device=edge.device)

@@ -73,7 +73,9 @@ def get_stat(stats: Tensor, position: int) -> int | None:
 
 
 def set_stat(stats: Tensor, position: int, value: int) -> None:
-    """Write a statistic in place, without incrementing torch's version counter."""
+    """Write a statistic in place, without incrementing torch's version counter. Statistics that
+    :func:`are_valid` rejects are left unchanged.
+    """
     if are_valid(stats):
         stats.numpy()[position] = value
 

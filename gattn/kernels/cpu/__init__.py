@@ -109,8 +109,8 @@ class Launcher:
 
         Args:
             kernel: name of the kernel.
-            positions: position of each value in the list, by field name; the value "layout" sets
-                all fields of a layout.
+            positions: position of each value in the list that :meth:`__call__` takes, by field
+                name; the value "layout" sets all fields of a layout.
             absent: names of fields that may have no value; these are zero or null.
 
         Raises:
@@ -147,8 +147,10 @@ class Launcher:
     def __call__(self, values: list[Any]) -> None:
         """Run the kernel in the dtype of the first value. All tensors of rows must have this dtype.
 
-        Tensors that are not contiguous are replaced in ``values`` by contiguous copies. Raises
-        TypeError for rows of another dtype.
+        The values are in the order of ``positions``, and the kernel writes to those that are
+        outputs. All tensors are on the CPU, which is not checked. Tensors that are not contiguous
+        are replaced in ``values`` by contiguous copies, so an output must be contiguous. Raises
+        TypeError for rows of another dtype, and KeyError for a dtype that the kernels do not have.
         """
         packed = self._zeros.copy()
         dtype = values[0].dtype
@@ -210,8 +212,8 @@ def _inner_contiguous(t: Tensor) -> Tensor:
 
 
 def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout | None:
-    """Compute the layout of edges like :func:`gattn.layout.layout.build`; return None if an
-    index is invalid.
+    """Compute the layout of edges like :func:`gattn.layout.layout.build`; return None if an index
+    is invalid. The indices [e] are on the CPU, both int32 or both int64.
     """
     edges = source.numel()
     source, destination = source.contiguous(), destination.contiguous()
