@@ -229,7 +229,8 @@ def _replace(module: Module, done: dict[Module, Module]) -> Module:
 
 def _twin(module: Module) -> Module:
     """Return the gattn module that replaces a PyG module; return the module itself if there is
-    none.
+    none. The PyG module is not changed; its replacement has the same children, or new blocks if
+    they are those of the Set Transformer.
     """
     kind = type(module)
     if kind not in TWINS or _why_not(module):

@@ -113,11 +113,13 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path. At the end of the ``with`` block, the file at this path becomes the
     new file ``path``.
 
-    If ``path`` is ``-``, a pipe or a device, the content of the file is copied to it instead.
+    If ``path`` is ``-``, a pipe or a device, the content of the file is copied to it instead. If
+    the block fails, nothing is written.
 
     Raises:
         FileExistsError: the file exists.
         FileNotFoundError: the folder of the file does not exist.
+        OSError: the file cannot be written.
     """
     if _is_stream(Path(path)):
         with tempfile.TemporaryDirectory() as folder:
@@ -133,11 +135,13 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary folder. At the end of the ``with`` block, it is renamed to ``path``.
+    """Yield a temporary folder. At the end of the ``with`` block, it is renamed to ``path``. If the
+    block fails, the folder is removed.
 
     Raises:
         FileExistsError: the folder exists.
         FileNotFoundError: the parent folder does not exist.
+        OSError: the folder cannot be written.
     """
     path = _require_new(path)
     with whole_file(path) as temporary:
@@ -214,11 +218,11 @@ def table_writer(
 ) -> Iterator[RowWriter]:
     """Write a table, in the format of the ending of its path: CSV, TSV (separated by tabs), either
     of them compressed by gzip (``.gz``), or Parquet, for which the rows are first written to a CSV
-    file beside it. An existing file is replaced, not atomically: :func:`whole_file` gives a path
-    for an atomic write.
+    file beside it. An existing file is replaced, not atomically, and an incomplete file remains if
+    the ``with`` block fails: :func:`whole_file` gives a path for an atomic write.
 
     Args:
-        path: the file to write.
+        path: the file to write; ``-`` is a file of this name, not the standard output.
         header: the names of the columns.
         texts: the columns that are texts in a Parquet file. The types of the other columns are
             those of their cells.
@@ -231,8 +235,10 @@ def table_writer(
         An object that writes one row.
 
     Raises:
-        ValueError: for another ending of the path, or cells that cannot be a Parquet file.
+        ValueError: for another ending of the path, cells that cannot be a Parquet file, or text
+            that the encoding does not have.
         OSError: if the file cannot be written.
+        ImportError: pyarrow is missing, which writes Parquet.
     """
     check_table_ending(path)
     is_parquet = path.suffix.lower() == PARQUET
@@ -250,7 +256,8 @@ def table_writer(
 
 def _convert_to_parquet(text: Path, path: Path, texts: Sequence[str], separator: str) -> None:
     """Write the rows of a CSV file to a Parquet file. Raises ValueError if pyarrow cannot read the
-    CSV file. ``texts`` are the columns that are not numbers.
+    CSV file. ``texts`` are the columns that are stored as texts; pyarrow infers the types of the
+    others. The CSV file remains.
     """
     import pyarrow
     import pyarrow.csv

@@ -126,6 +126,8 @@ def explain_path(model: Module, *inputs: Any, **kwargs: Any) -> PathReport:
         ValueError: if the model has lazy parameters, whose shape is set by the first forward.
         RuntimeError: if the forward reads values of floating-point tensors, because these are not
             computed here.
+        NotImplementedError: if this version of torch has no tensors without memory.
+        Exception: any other error of the forward pass.
 
     Example:
         >>> import torch, gattn
@@ -180,7 +182,8 @@ def _attends(module: Module) -> bool:
 
 def _summarize(name: str, kind: str, events: list[PathEvent], slow_path_reason: str) -> PathRecord:
     """Combine the events of a layer into one record; its path is the slowest path of these events,
-    which is "edge by edge" if there is a ``slow_path_reason`` and no custom score.
+    which is "edge by edge" if there is a ``slow_path_reason`` and no custom score. There must be an
+    event or a reason.
     """
     events = [event._replace(operator=_public_name(event.operator)) for event in events]
     unique = list(dict.fromkeys(events))
@@ -208,9 +211,10 @@ def _rank(path: str) -> int:
 def _dry_run(
     model: Module, layers: dict[str, Module], inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, list[PathEvent]]:
-    """Run the forward pass on tensors without memory; return the events of each layer. The state of
-    the model and of the random generators is restored. Raises RuntimeError if the model reads a
-    number from a tensor, which has no values here.
+    """Run the forward pass on tensors without memory; return the events of each layer of ``layers``
+    that was called, by the name of the layer. The state of the model and of the random generators
+    is restored. Raises RuntimeError if the model reads a number from a tensor, which has no values
+    here.
     """
     calls: dict[str, list[PathEvent]] = {}
     running: list[str] = []
@@ -368,7 +372,8 @@ def _is_dense_float(tensor: Tensor) -> bool:
 
 def _report_operator(name: str, args: tuple[Any, ...]) -> None:
     """Record that an operator of gattn runs on a compiled backend, with a reason if its GPU kernel
-    first copies inputs that are not contiguous. Other operators are ignored.
+    first copies inputs that are not contiguous. Other operators are ignored. ``args`` are in the
+    order of the schema, the backend last.
     """
     if name not in OPERATORS:
         return

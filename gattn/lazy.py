@@ -42,6 +42,7 @@ def attach(
     Raises:
         AttributeError: raised by ``__getattr__`` for a name that the stub file does not import.
         ImportError: raised by ``__getattr__`` if a package of the extra is missing.
+        FileNotFoundError: the package has no stub file.
 
     Example:
         >>> import gattn.data

@@ -114,7 +114,8 @@ def is_bound_by_pyg(layer: Module, name: str) -> bool:
 
 def is_original(layer: Module, name: str) -> bool:
     """Return True if a method of a layer is the original one of its class and no hook replaces its
-    result. A hook that runs before the method changes only its inputs, so it may exist.
+    result. A hook that runs before the method changes only its inputs, so it may exist. The class
+    of the layer must have a method of this name.
     """
     owner = next(base for base in type(layer).__mro__ if name in vars(base))
     unchanged = _registered.get(owner, {}).get(name) is vars(owner)[name] or _is_generated(
@@ -154,7 +155,8 @@ class Twin:
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
-        """Check arguments that PyG does not check; they may be changed.
+        """Check arguments that PyG does not check; they may be changed. A class that checks
+        arguments overrides this method, which checks none; its errors are those of the constructor.
 
         Args:
             arguments: all arguments by name; the entry "kwargs" is a dictionary.
@@ -192,8 +194,8 @@ def _checked_constructor(theirs: type) -> Callable[..., None]:
 
 def retyped(theirs: Module, kind: type[_Layer]) -> _Layer:
     """Create a module of another class that has the attributes and hooks of a PyG module, and the
-    same parameters and submodules (not copies). Methods that PyG bound to the instance are left
-    out.
+    same parameters and submodules (not copies); the PyG module is not changed. Methods that PyG
+    bound to the instance are left out.
     """
     twin = kind.__new__(kind)
     state = dict(vars(theirs), _modules=dict(theirs._modules))

@@ -152,11 +152,12 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def uncompiled_optimizers() -> Iterator[None]:
-    """Create optimizers of torch.optim without importing torch's compiler.
+    """Let the ``with`` block create optimizers of torch.optim without importing torch's compiler.
 
     The constructor of an optimizer calls a method that is excluded from compilation. The first call
     of this method imports the compiler, which is slow. If no other code has imported the compiler,
-    no code is being compiled, so that the exclusion is not needed.
+    no code is being compiled, so that the exclusion is not needed. During the block, a mark on this
+    method disables it in all threads.
     """
     method = getattr(torch.optim.Optimizer.add_param_group, "__wrapped__", None)
     mark = "__dynamo_disable"
