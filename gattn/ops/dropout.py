@@ -19,8 +19,9 @@ def dropout(x: Tensor, p: float) -> Tensor:
     .. math:: y = \frac{m}{1 - p} x, \qquad m \sim \mathrm{Bernoulli}(1 - p)
 
     On a CPU, torch draws one random number after the other. This function uses the counter-based
-    generator of attention dropout, which draws many at a time. On other devices, for other dtypes
-    than fp32, fp64, bf16 and fp16, and inside transforms, it calls torch.nn.functional.dropout.
+    generator of attention dropout, which draws many at a time; torch's generator draws its key. On
+    other devices, for other dtypes than fp32, fp64, bf16 and fp16, and inside transforms, it calls
+    torch.nn.functional.dropout.
 
     Args:
         x: dense tensor [*].
@@ -42,7 +43,7 @@ def dropout_of_weights(weight: Tensor, graph: Graph, p: float) -> Tensor:
 
     As in fused attention, the mask of an edge depends on its index in the whole graph, so that a
     part of a graph has the same mask as the whole graph. torch's generator draws the key of the
-    mask.
+    mask. If p is 0, the weights themselves are returned.
     """
     heads = weight.shape[1]
     seed = checks.new_seed(p, weight.device, graph.edge_offset * heads)

@@ -125,7 +125,7 @@ def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, backend: str | Non
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
-        [n, h, c]; zeros for a node with no incoming edge.
+        [n, h, c] in the dtype of value; zeros for a node with no incoming edge.
 
     Raises:
         TypeError: for dtypes that differ or are not floating.

@@ -27,7 +27,8 @@ def node_scores(value: Tensor, vectors: Tensor, *, backend: str | None = None) -
         [t, m, h].
 
     Raises:
-        TypeError: if the values are not in one of these dtypes.
+        TypeError: if the values are not in one of these dtypes; vectors in another dtype are an
+            error of torch.einsum.
         ValueError: for an unknown backend.
         RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
     """

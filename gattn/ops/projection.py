@@ -100,8 +100,8 @@ class _Add(torch.autograd.Function):
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
-    """Write x W^T + b to ``out`` and return it. If oneDNN is faster, it is used for whole blocks of
-    rows.
+    """Write x W^T + b to ``out`` and return it. x is [n, d], W [c, d], b [c] or None, and ``out``
+    [n, c]. If oneDNN is faster, it is used for whole blocks of rows.
     """
     rows = BLOCK // max(weight.shape[0], 1)
     fits = weight.shape[1] == x.shape[1] > 0 and (bias is None or bias.shape == out.shape[1:])

@@ -54,7 +54,8 @@ def sparse_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tens
     .. math:: y_i = \sum_{j : x_{ij} \text{ stored}} x_{ij} W_{\cdot j} + b
 
     Args:
-        x: [n, d], ``torch.sparse`` CSR or coalesced COO.
+        x: [n, d], ``torch.sparse`` CSR or coalesced COO, for which :func:`is_sum_over_edges` is
+            true. Its graph is cached as long as x exists.
         weight: W, [c, d].
         bias: b, [c].
 
@@ -70,7 +71,8 @@ def sparse_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tens
 def sparse_dropout(x: Tensor, p: float) -> Tensor:
     """Apply dropout to the entries of a COO, CSR or CSC matrix [n, d].
 
-    Dropped entries are stored as zeros, so that the result has the same graph.
+    Dropped entries are stored as zeros, so that the result has the same graph, which both share in
+    the cache.
     """
     x = x.coalesce() if x.layout == torch.sparse_coo else x
     output = _with_values(x, dropout(x.values(), p))
@@ -79,7 +81,9 @@ def sparse_dropout(x: Tensor, p: float) -> Tensor:
 
 
 def _with_values(x: Tensor, values: Tensor) -> Tensor:
-    """Return a sparse matrix that has the sparsity pattern of x, but other values."""
+    """Return a sparse matrix that has the sparsity pattern of x, but other values, one for each of
+    its entries in their order.
+    """
     options = {"size": x.shape, "check_invariants": False}
     if x.layout == torch.sparse_coo:
         return torch.sparse_coo_tensor(x.indices(), values, is_coalesced=True, **options)

@@ -20,7 +20,9 @@ from gattn.ops.registration.shapes import Out, acc, out_acc
 def _score(
     query: Tensor, key: Tensor, edge_attr: Tensor | None, edge_proj: Tensor | None, scale: float
 ) -> Tensor:
-    """Compute scale q_i . (k_j + W a_ij) of every edge and head: [e, h]."""
+    """Compute scale q_i . (k_j + W a_ij) of every edge and head, [e, h], from the rows of its ends:
+    q and k are [e, h, c], a is [e, d], and W is [h, c, d].
+    """
     projected = reference.project(edge_attr, edge_proj)
     return scale * (query * (key if projected is None else key + projected)).sum(-1)
 
@@ -82,13 +84,15 @@ def dot_product_attention(
         edge_weight: w, [e] in the caller's edge order, or None if all weights are 1; multiplies the
             weights after the softmax.
         dropout: probability of dropping a weight after the softmax; there is no evaluation mode.
+            torch's generator draws the key of the mask.
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
         [n, h, c_v] in the dtype of value; zeros for a node with no incoming edge.
 
     Raises:
-        TypeError: for dtypes that differ or are not floating.
+        TypeError: for a graph that is not a Graph, dtypes that differ or are not floating, or a
+            scale that is not a number.
         ValueError: for a wrong shape, device, dropout or backend, or if only one of edge_attr and
             edge_proj is passed.
         RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
@@ -150,10 +154,11 @@ def dot_product_attention_weights(
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
-        [e, h] in the caller's edge order; no rows without edges.
+        [e, h] in the caller's edge order and the dtype of query; no rows without edges.
 
     Raises:
-        TypeError: for dtypes that differ or are not floating.
+        TypeError: for a graph that is not a Graph, dtypes that differ or are not floating, or a
+            scale that is not a number.
         ValueError: for a wrong shape, device or backend, or if only one of edge_attr and edge_proj
             is passed.
         RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
@@ -202,7 +207,8 @@ def _project(equation: str, x: Tensor, weight: Tensor) -> Tensor:
 
 
 def _edge_term(edge_query: Tensor, edge_attr: Tensor, graph: Graph, backend: str | None) -> Tensor:
-    """Compute the edge term (W^T q_i) . a_ij for every edge and head: [e, h].
+    """Compute the edge term (W^T q_i) . a_ij for every edge and head, [e, h], from ``edge_query``,
+    which is W^T q_i, [n, h, d].
 
     The incidence graph has one edge from each edge of the graph to its destination.
     """

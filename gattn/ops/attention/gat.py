@@ -18,7 +18,7 @@ from gattn.ops.registration.shapes import Out, acc, out_acc
 def _score(
     query_score: Tensor, key_score: Tensor, edge_score: Tensor | None, negative_slope: float
 ) -> Tensor:
-    """Compute LeakyReLU(a_i + b_j + c_ij) of every edge and head: [e, h]."""
+    """Compute LeakyReLU(a_i + b_j + c_ij) of every edge and head: [e, h], like all arguments."""
     score = query_score + key_score
     score = score if edge_score is None else score + edge_score
     return F.leaky_relu(score, negative_slope)
@@ -76,13 +76,15 @@ def gat_attention(
             weights after the softmax.
         negative_slope: slope of the LeakyReLU below zero; 1 makes it the identity.
         dropout: probability of dropping a weight after the softmax; there is no evaluation mode.
+            torch's generator draws the key of the mask.
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
         [n, h, c] in the dtype of value; zeros for a node with no incoming edge.
 
     Raises:
-        TypeError: for dtypes that differ or are not floating.
+        TypeError: for a graph that is not a Graph, dtypes that differ or are not floating, or a
+            negative_slope that is not a number.
         ValueError: for a wrong shape, device, dropout or backend.
         RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 
@@ -169,10 +171,11 @@ def gat_attention_weights(
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
-        [e, h] in the caller's edge order; no rows without edges.
+        [e, h] in the caller's edge order and the dtype of query_score; no rows without edges.
 
     Raises:
-        TypeError: for dtypes that differ or are not floating.
+        TypeError: for a graph that is not a Graph, dtypes that differ or are not floating, or a
+            negative_slope that is not a number.
         ValueError: for a wrong shape, device or backend.
         RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 

@@ -31,7 +31,9 @@ def _score(
     activation: str,
     negative_slope: float,
 ) -> Tensor:
-    """Compute w . act(q_i + k_j + W a_ij) of every edge and head, [e, h], where w is [h, c]."""
+    """Compute w . act(q_i + k_j + W a_ij) of every edge and head, [e, h], from the rows of its
+    ends: q and k are [e, h, c], w is [h, c], a is [e, d], and W is [h, c, d].
+    """
     hidden, projected = query + key, reference.project(edge_attr, edge_proj)
     hidden = hidden if projected is None else hidden + projected
     hidden = hidden.tanh() if activation == "tanh" else F.leaky_relu(hidden, negative_slope)
@@ -58,7 +60,9 @@ GATV2 = Family(
 
 
 def _score_in_caller_order(*args: Any) -> Tensor:
-    """Compute the score of every edge in plain PyTorch: [e, h], in the caller's order of edges."""
+    """Compute the score of every edge in plain PyTorch: [e, h], in the caller's order of edges. The
+    arguments are those of the operator's schema: the inputs, the layout and the settings.
+    """
     arguments = _SCORE.by_name(args)
     layout, dtype = arguments.pop("layout"), args[0].dtype
     return reference.to_caller(GATV2.score_edges(arguments, layout), layout).to(dtype)
@@ -117,13 +121,15 @@ def gatv2_attention(
         activation: ``"leaky_relu"`` or ``"tanh"``.
         negative_slope: slope of the LeakyReLU below zero.
         dropout: probability of dropping a weight after the softmax; there is no evaluation mode.
+            torch's generator draws the key of the mask.
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
         [n, h, c_v] in the dtype of value; zeros for a node with no incoming edge.
 
     Raises:
-        TypeError: for dtypes that differ or are not floating.
+        TypeError: for a graph that is not a Graph, dtypes that differ or are not floating, or a
+            negative_slope that is not a number.
         ValueError: for a wrong shape, device, activation, dropout or backend, or if only one of
             edge_attr and edge_proj is passed.
         RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
@@ -186,10 +192,11 @@ def gatv2_attention_weights(
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
-        [e, h] in the caller's edge order; no rows without edges.
+        [e, h] in the caller's edge order and the dtype of query; no rows without edges.
 
     Raises:
-        TypeError: for dtypes that differ or are not floating.
+        TypeError: for a graph that is not a Graph, dtypes that differ or are not floating, or a
+            negative_slope that is not a number.
         ValueError: for a wrong shape, device, activation or backend, or if only one of edge_attr
             and edge_proj is passed.
         RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.

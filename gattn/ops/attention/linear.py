@@ -87,7 +87,7 @@ def feature_sums(
     backend: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""Compute the numerator and the denominator of linear attention. The features may have any
-    sign.
+    sign. The arguments are not checked.
 
     Args:
         query: q, [n, h, c]. All tensors have the accumulation dtype, fp32 or fp64.
@@ -197,7 +197,9 @@ def _features(
 
 
 def _outer(x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:
-    """Sum the outer products x_j y_j^T over the nodes j of each graph: [g, a, h, b]."""
+    """Sum the outer products x_j y_j^T over the nodes j of each graph, from x [n, h, a] and y [n,
+    h, b]: [g, a, h, b].
+    """
     # The weights have shape [n, a * h], because ``aggregate`` repeats the h heads of y for each of
     # the a channels of x.
     weight = x.transpose(1, 2).reshape(x.shape[0], x.shape[1] * x.shape[2])

@@ -102,7 +102,9 @@ def attend_blocks(
 ) -> Tensor:
     """Compute softmax(scale q k^T) v for every block of a complete or causal graph: [n, h, c].
 
-    ``on_edges`` computes the attention of the small blocks on a graph.
+    ``plan`` is the result of :func:`plan_for`; queries are [n, h, c], keys and values [m, h, c].
+    ``on_edges`` computes the attention of the small blocks from their queries, keys, values and
+    graph.
     """
     if path_trace.listeners:
         path_trace.report("scaled_dot_product_attention", "torch", "dense")
@@ -218,7 +220,8 @@ class _Dense(torch.autograd.Function):
 def _with_logsumexp(
     query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute dense attention and the logsumexp of the scores, which the backward pass reads.
+    """Compute dense attention of blocks, [b, n, h, c], and the logsumexp of the scores, [b, h, n],
+    which the backward pass reads.
 
     The logsumexp is None if torch would not choose its tiled flash kernel for these inputs.
     """

@@ -74,6 +74,10 @@ def attention(
             are not floating-point numbers.
         ValueError: for a wrong shape or device, an unknown ``normalize``, or a function that draws
             random numbers or captures a tensor that requires a gradient and is not a parameter.
+        RuntimeError: in backward, if a buffer of the function's module has changed.
+
+    Warns:
+        UserWarning: torch cannot compile the function, which then runs uncompiled.
 
     Reference:
         Wang et al., "Non-local neural networks" (CVPR 2018), equation 1.
@@ -145,6 +149,10 @@ def apply_edges(
         ValueError: for a wrong shape or device, or a function that does not return one row for each
             edge, draws random numbers, or captures a tensor that requires a gradient and is no
             parameter.
+        RuntimeError: in backward, if a buffer of the function's module has changed.
+
+    Warns:
+        UserWarning: torch cannot compile the function, which then runs uncompiled.
 
     Reference:
         Dwivedi, Bresson, "A generalization of transformer networks to graphs" (AAAI workshop

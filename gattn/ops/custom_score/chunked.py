@@ -106,9 +106,10 @@ def _run(
     weight: Sequence[Argument],
     into: str,
 ) -> Tensor:
-    """Call a function for all edges of a graph; ``into`` is the order of the rows of its result.
-    Raises ValueError if the function reads another tensor that requires a gradient, returns a wrong
-    shape, or draws random numbers.
+    """Call a function for all edges of a graph; ``into`` is the order of the rows of its result, or
+    "destination" for the sum of the results into each node, [n, h, ...], by a ``weight``, which is
+    one argument or empty. Raises ValueError if the function reads another tensor that requires a
+    gradient, returns a wrong shape, or draws random numbers.
     """
     call = EdgeFunction.of(function, [rows for _, rows in arguments], has_weight=len(weight) > 0)
     arguments = (*weight, *arguments)
@@ -149,7 +150,8 @@ class _Plan(NamedTuple):
 
     def plain(self, *tensors: Tensor) -> Tensor:
         """Compute the result, rows of edges or sums as ``into`` selects, with a single call of the
-        function on all edges, as a reference.
+        function on all edges, as a reference. The tensors have the kinds ``row_kinds``, and the
+        parameters follow them.
         """
         layout = self.graph.layout
         edge, destination = layout.perm.long(), layout.destinations()

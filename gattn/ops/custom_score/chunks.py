@@ -242,7 +242,8 @@ def is_small(layout: Layout) -> bool:
 def chunks(graph: Graph, by: str, size: int | None = None) -> Iterator[Chunk]:
     """Yield chunks of ``size`` edges; by default, ``CHUNK`` edges.
 
-    The edges are sorted by their end ``by``: ``"destination"`` or ``"source"``.
+    The edges are sorted by their end ``by``: ``"destination"`` or ``"source"``. The chunks are
+    cached in the graph; without edges there are none.
     """
     layout, size = graph.layout, size or CHUNK
     if layout.col.numel():

@@ -124,7 +124,8 @@ def captures_other_tensors(
     """Return True if an output depends on tensors other than the inputs of the function.
 
     ``input_nodes`` are the ``grad_fn`` of the inputs before the call, since the function may write
-    to them. A tensor that was computed from the inputs before the call counts as an input.
+    to them. A tensor that was computed from the inputs before the call counts as an input. There
+    must be an input.
     """
     input_ids = {id(tensor) for tensor in inputs}
     seen = {node for node in input_nodes if node is not None}

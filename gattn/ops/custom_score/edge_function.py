@@ -108,8 +108,9 @@ class EdgeFunction(NamedTuple):
     def __call__(self, *tensors: Tensor) -> Tensor:
         """Call the function on b edges, and multiply the result by the weights if there are any.
 
-        The parameters in ``tensors`` replace the module's parameters during the call. Raises
-        ValueError if there are weights and the result is not [b, h, c].
+        The parameters in ``tensors`` replace the module's parameters during the call, so the caller
+        must hold the :func:`parameter_lock`. Raises ValueError if there are weights and the result
+        is not [b, h, c].
         """
         if self.has_weight:
             weight, output = tensors[0], self._call(*tensors[1:])
@@ -123,7 +124,9 @@ class EdgeFunction(NamedTuple):
         return self._call(*tensors)
 
     def call_in_place(self, *tensors: Tensor) -> Tensor:
-        """Call the function for b edges with the module's present parameters."""
+        """Call the function for b edges with the module's present parameters, and not with those in
+        ``tensors``. Raises ValueError like :meth:`__call__`.
+        """
         return self._replace(module=None, slots=())(*tensors)
 
     def _call(self, *tensors: Tensor) -> Tensor:

@@ -36,8 +36,9 @@ def check_shape(name: str, tensor: Tensor, *shape: int | str) -> None:
 
 
 def check_floats(graph: Graph, **tensors: Tensor | None) -> None:
-    """Check that tensors have the same floating-point dtype and are on the graph's device. Raises
-    TypeError for another type, layout or dtype, and ValueError for another device.
+    """Check that tensors have the same floating-point dtype and are on the graph's device. None is
+    skipped, unless all are None. Raises TypeError for another type, layout or dtype, and ValueError
+    for another device.
     """
     present: dict[str, Any] = {name: t for name, t in tensors.items() if t is not None} or tensors
     first, lead = next(iter(present.items()))
@@ -79,7 +80,7 @@ def check_number(name: str, value: float) -> None:
 
 
 def check_probability(name: str, value: float) -> None:
-    """Raise ValueError unless 0 <= value <= 1."""
+    """Raise ValueError unless 0 <= value <= 1. Raises TypeError for anything but a number."""
     check_number(name, value)
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"{name} must be a probability in [0, 1]; got {value}")
@@ -95,7 +96,8 @@ def check_grouped(name: str, heads: int, value_heads: int) -> None:
 
 
 def as_bias(attn_bias: T, like: Tensor) -> T | Tensor:
-    """Convert a boolean mask of edges to a bias: 0 for True, and -inf for False.
+    """Convert a boolean mask of edges to a bias in the dtype of ``like``: 0 for True, and -inf for
+    False.
 
     Any other value is returned unchanged, and is checked later.
     """

@@ -54,7 +54,7 @@ def by_kernel(
     ) -> Gradients:
         """Return the gradients of the inputs by the backward operator, or by the reference if a
         second derivative may follow. The gradient of the output and the flags are stored in
-        ``saved``.
+        ``saved``. Raises RuntimeError in forward-mode differentiation.
         """
         if torch.is_grad_enabled():
             return by_reference(operator, grad, saved, requested)

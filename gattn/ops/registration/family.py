@@ -41,7 +41,7 @@ class Family:
         fallback_input: Mapping[str, str] | None = None,
         optional_grads: Iterable[str] = (),
     ) -> None:
-        """Declare the forward and the backward operator.
+        """Declare the forward and the backward operator, and register both with torch.
 
         Args:
             name: prefix of the operators, for example "gat".
@@ -59,6 +59,9 @@ class Family:
             fallback_input: by name of an optional input, the input that is used if it is absent.
             optional_grads: inputs for which backward computes the gradient only if its flag
                 ``wants_NAME`` is set.
+
+        Raises:
+            ValueError: if a shape contains an unknown letter.
         """
         self.score, self._edges_in_value = score, edges_in_value
         self._letters = {name: shape.rstrip("?").split() for name, shape in inputs.items()}
@@ -103,9 +106,9 @@ class Family:
     ) -> None:
         """Check the type of the graph, and the dtypes, the devices and the shapes of the inputs.
 
-        ``has_value`` is False for a function that returns attention weights. It has no value.
-        Raises TypeError or ValueError for the first that does not fit, or if only one of edge_attr
-        and edge_proj is passed.
+        The inputs are in the order of the declaration. ``has_value`` is False for a function that
+        returns attention weights. It has no value. Raises TypeError or ValueError for the first
+        that does not fit, or if only one of edge_attr and edge_proj is passed.
         """
         checks.check_graph(graph)
         named: dict[str, Any] = dict(zip(self._letters, inputs))
@@ -170,8 +173,9 @@ class Family:
         flags: tuple[bool, ...] = (),
     ) -> Tensor:
         """Compute the attention on a backend. By default, the device of the first input determines
-        the backend. The inputs are not checked, see :meth:`check`. Raises ValueError for an unknown
-        backend, and RuntimeError if the requested backend cannot run.
+        the backend. Inputs, settings and flags are in the order of the declaration. The inputs are
+        not checked, see :meth:`check`. Raises ValueError for an unknown backend, and RuntimeError
+        if the requested backend cannot run.
         """
         lead = inputs[0]
         assert lead is not None
@@ -187,7 +191,9 @@ class Family:
 
 
 def _fits(shape: Sequence[int], letters: Sequence[str], lengths: dict[str, int]) -> bool:
-    """Return True if a shape has the known lengths of its letters; store the unknown lengths."""
+    """Return True if a shape has the known lengths of its letters; store the unknown lengths in
+    ``lengths``.
+    """
     return len(shape) == len(letters) and all(
         lengths.setdefault(letter, length) == length for letter, length in zip(letters, shape)
     )

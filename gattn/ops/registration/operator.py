@@ -237,7 +237,8 @@ class Operator:
     @functools.cached_property
     def _launch(self) -> cpu.Launcher:
         """Launcher of the C++ kernel. It identifies each argument, output and length by its
-        position.
+        position. Raises TypeError if the fields of the C++ kernel differ from the names of the
+        declaration.
         """
         names = (*self.parameters, *self.outputs, *self._lengths)
         fields = self._fields

@@ -68,8 +68,8 @@ class Shapes:
         outputs: Mapping[str, Out],
         fallback_input: Mapping[str, str],
     ) -> None:
-        """Analyse the shapes. If the input that contains a length is absent, the length is read
-        from ``fallback_input``.
+        """Analyse the shapes. ``parameters`` are the names of the operator's arguments, in order.
+        If the input that contains a length is absent, the length is read from ``fallback_input``.
         """
         positions = {name: position for position, name in enumerate(parameters)}
         sources: dict[str, tuple[int | None, int, int | None]] = {}
