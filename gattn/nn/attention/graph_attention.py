@@ -216,6 +216,10 @@ class GraphAttention(Module):
             ValueError: for a wrong shape, an index out of range, or edge features that the score
                 does not use.
             TypeError: if an input does not have the dtype of the layer, or the edges another type.
+
+        Warns:
+            UserWarning: torch finds no compiler, or cannot compile a callable score for a large
+                graph, which then runs uncompiled.
         """
         q, k = self._query_and_key(query, key)
         v = self._split(self.lin_value, value, "value")
@@ -252,6 +256,9 @@ class GraphAttention(Module):
             ValueError: for a wrong shape, an index out of range, or edge features that the score
                 does not use.
             TypeError: if an input does not have the dtype of the layer, or the edges another type.
+
+        Warns:
+            UserWarning: as in :meth:`forward`.
         """
         q, k = self._query_and_key(query, key)
         graph = _graph_between(graph, k, q)

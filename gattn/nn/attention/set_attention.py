@@ -60,8 +60,9 @@ class MultiheadAttentionBlock(pyg.MultiheadAttentionBlock, SetModule):
         - **output:** [n, channels]
 
     Raises:
-        ValueError: if heads does not divide channels, for a dropout that is not a probability, or a
-            wrong shape.
+        ValueError: if heads does not divide channels, for a dropout that is not a probability, or
+            if the numbers of rows do not fit to the graph.
+        RuntimeError: by torch, if an input has another width or dtype than the block.
 
     Reference:
         Lee et al., "Set Transformer" (ICML 2019).
@@ -91,6 +92,10 @@ class MultiheadAttentionBlock(pyg.MultiheadAttentionBlock, SetModule):
 
         Returns:
             The output features [n, channels]; for a query without edges the weighted sum is zero.
+
+        Raises:
+            ValueError: if the numbers of rows do not fit to the graph.
+            RuntimeError: by torch, if x or y has another width or dtype than the block.
         """
         weights, biases = _projections(self.attn)
         query, key, value = (
@@ -107,7 +112,7 @@ class MultiheadAttentionBlock(pyg.MultiheadAttentionBlock, SetModule):
 
     def pool(self, seed: Tensor, y: Tensor, segments: Graph) -> Tensor:
         """Compute the attention of k learned seeds to the rows of each segment, in training with
-        dropout of the weights.
+        dropout of the weights, which are passed to the active recordings.
 
         The seeds are the same for all segments, so the scores are computed without forming the
         keys. The bias of the keys is left out, because it shifts all scores of a seed by the same
@@ -120,6 +125,10 @@ class MultiheadAttentionBlock(pyg.MultiheadAttentionBlock, SetModule):
 
         Returns:
             The results of the seeds for each of g segments, [g, k, channels].
+
+        Raises:
+            ValueError: if ``y`` has not one row for each source of ``segments``.
+            RuntimeError: by torch, if an input has another width or dtype than the block.
         """
         weights, biases = _projections(self.attn)
         query = torch.nn.functional.linear(seed, weights[0], biases[0])
@@ -189,6 +198,10 @@ class SetAttentionBlock(pyg.SetAttentionBlock, SetModule):
 
         Returns:
             The new node features, [n, channels].
+
+        Raises:
+            ValueError: as for :meth:`MultiheadAttentionBlock.forward`.
+            RuntimeError: as for :meth:`MultiheadAttentionBlock.forward`.
         """
         return self.mab(x, x, graph, bias)
 
@@ -238,6 +251,10 @@ class InducedSetAttentionBlock(pyg.InducedSetAttentionBlock, SetModule):
 
         Returns:
             The new features of the rows, [n, channels].
+
+        Raises:
+            ValueError: as for :meth:`MultiheadAttentionBlock.pool`.
+            RuntimeError: as for :meth:`MultiheadAttentionBlock.pool`.
         """
         induced = self.mab1.pool(self.ind[0], x, segments)
         points = from_points(segments, induced.shape[1])
@@ -287,6 +304,10 @@ class PoolingByMultiheadAttention(pyg.PoolingByMultiheadAttention, SetModule):
 
         Returns:
             The results of the seeds for each segment, [g, num_seed_points, channels].
+
+        Raises:
+            ValueError: as for :meth:`MultiheadAttentionBlock.pool`.
+            RuntimeError: as for :meth:`MultiheadAttentionBlock.pool`.
         """
         return self.mab.pool(self.seed[0], self.lin(x).relu(), segments)
 
@@ -300,6 +321,10 @@ class PoolingByMultiheadAttention(pyg.PoolingByMultiheadAttention, SetModule):
         Returns:
             The weights [n, num_seed_points, h]; for each seed and head they sum to one over each
             segment.
+
+        Raises:
+            ValueError: as for :meth:`MultiheadAttentionBlock.pool`.
+            RuntimeError: as for :meth:`MultiheadAttentionBlock.pool`.
         """
         return self.mab.pool_weights(self.seed[0], self.lin(x).relu(), segments)
 

@@ -119,7 +119,9 @@ def _unit(x: Tensor) -> Tensor:
 
 
 def _record_weights(query: Tensor, key: Tensor, sets: Sets) -> None:
-    """Compute and record the attention weights of all pairs of nodes within a set, [e, h]."""
+    """Compute and record the attention weights of all pairs of nodes within a set, [e, h], from
+    normalised queries and keys [n, h, c]; the keys of padded rows are zero.
+    """
     pairs, _ = within(sets.segments)
     source, destination = pairs.edge_index
     sizes = sets.sizes(query).view(-1, 1)

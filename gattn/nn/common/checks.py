@@ -16,8 +16,9 @@ from gattn.ops.registration.checks import check_tensor as check_tensor
 def check_settings(
     *, heads: int = 1, out_channels: int = 1, dropout: float = 0.0, **others: Any
 ) -> None:
-    """Check that heads and out_channels are at least 1, and that dropout is a probability. Raises
-    ValueError otherwise.
+    """Check that heads and out_channels are at least 1, and that dropout is a probability.
+    ``others`` are not checked. Raises ValueError otherwise, and TypeError for a dropout that is not
+    a number.
     """
     check_at_least(1, heads=heads, out_channels=out_channels)
     check_probability("dropout", dropout)
@@ -76,14 +77,16 @@ def check_input(name: str, x: Any, channels: int, linear: Any) -> None:
     """Check that x has ``channels`` features and the dtype of a linear layer.
 
     The dtype is not checked if the weight of the layer cannot be read. Raises ValueError for
-    another width, and TypeError for another dtype.
+    another width, TypeError for another dtype or anything but a tensor, and RuntimeError under
+    torch.jit.trace.
     """
     check_features(name, x, channels, readable_weight(linear))
 
 
 def check_input_of(name: str, x: Any, linear: Any) -> None:
     """Check that x has the width and the dtype of a linear layer, if the weight of the layer can be
-    read. Raises ValueError for another width, and TypeError for another dtype.
+    read. Raises TypeError for anything but a tensor or for another dtype, ValueError for another
+    width, and RuntimeError under torch.jit.trace.
     """
     weight = readable_weight(linear)
     if weight is None:
@@ -98,8 +101,8 @@ def shape_of_rows(channels: Any) -> str:
 
 
 def refuse_scripts(*kinds: Any) -> None:
-    """Make ``torch.jit.script`` raise RuntimeError, with advice, for modules of these classes.
-    Other objects are ignored.
+    """Make ``torch.jit.script`` raise RuntimeError, with advice, for modules of these classes. The
+    method is stored in the classes. Other objects are ignored.
     """
 
     def refuse(self: Any) -> None:
@@ -125,8 +128,8 @@ def check_features(name: str, x: Any, channels: int, parameter: Any) -> None:
     """Check that x has ``channels`` features and the same dtype as a parameter of the layer.
 
     The dtype is not checked if ``parameter`` is not a tensor: the weight of a quantized layer is a
-    method, and such a layer converts x itself. Raises ValueError for another width, and TypeError
-    for another dtype.
+    method, and such a layer converts x itself. Raises ValueError for another width, TypeError for
+    another dtype or anything but a tensor, and RuntimeError under torch.jit.trace.
     """
     check_width(name, x, channels)
     if isinstance(parameter, Tensor) and x.dtype != parameter.dtype and not is_autocast(x):

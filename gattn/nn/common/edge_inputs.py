@@ -34,15 +34,17 @@ def read_edges(
     *,
     self_loops: bool = False,
 ) -> tuple[Graph, Tensor | None]:
-    """Return a graph of the layer's edges, and the edge features, [e, d] or [e].
+    """Return a graph of the layer's edges, and the edge features, [e, d] or [e]. ``x_src`` and
+    ``x_dst`` have one row for each source and destination; if ``x_dst`` is None, ``size`` or the
+    edges contain the number of destinations.
 
-    The values of a sparse adjacency are its edge features if they are vectors. With ``self_loops``
-    the graph contains the self-loops of :meth:`Graph.with_self_loops`; the returned features still
-    belong to the caller's edges. For a networkx graph ``edge_attr`` has one row for each of
-    ``edges()``, which is repeated for both directions of an undirected edge. Integer features get
-    the dtype of x. The features are None if neither the caller nor the adjacency has any. Raises
-    TypeError or ValueError for edges or features that do not fit to x, and RuntimeError under
-    torch.jit.trace.
+    The edges of a sparse adjacency are its entries, of which duplicates are summed; their values
+    are the edge features if they are vectors. With ``self_loops`` the graph contains the self-loops
+    of :meth:`Graph.with_self_loops`; the returned features still belong to the caller's edges. For
+    a networkx graph ``edge_attr`` has one row for each of ``edges()``, which is repeated for both
+    directions of an undirected edge. Integer features get the dtype of x. The features are None if
+    neither the caller nor the adjacency has any. Raises TypeError or ValueError for edges or
+    features that do not fit to x, and RuntimeError under torch.jit.trace.
     """
     check_not_traced()
     if isinstance(edge_index, SparseTensor) or _is_hybrid(edge_index):
@@ -239,6 +241,9 @@ def with_loop_features(
             node's other incoming edges: ``"mean"``, ``"add"``, ``"min"``, ``"max"`` or ``"mul"``.
             A node without such edges gets zeros, and ones with ``"mul"``. The results of reductions
             are cached for all layers of a model if :func:`caches_loop_features`.
+
+    Raises:
+        ValueError: for an unknown reduction.
     """
     if not isinstance(fill_value, str) or not caches_loop_features(edge_attr, graph):
         return _with_loops(edge_attr, graph, fill_value)
@@ -297,8 +302,9 @@ def _constant(like: Tensor, loops: int, fill_value: float | Tensor | None) -> Te
 
 
 def _reduced(rows: Tensor, graph: Graph, fill_value: str) -> Tensor:
-    """Return the features of the self-loops, [loops, d]. They are the reduction ``fill_value`` over
-    the other edges into the same node; without such edges 0, or 1 for "mul".
+    """Return the features of the self-loops, [loops, d], given those of the other edges, ``rows``,
+    which come first in the graph. They are the reduction ``fill_value`` over the other edges into
+    the same node; without such edges 0, or 1 for "mul". Raises ValueError for an unknown reduction.
     """
     loops = min(graph.size)
     if not is_linear(fill_value):
@@ -353,7 +359,9 @@ def batch_first(alpha: Tensor, x: Tensor) -> Tensor:
 
 
 def sparse_values(edge_index: Any, dtype: torch.dtype) -> Tensor | None:
-    """Return the values of a sparse adjacency, [e]; None for edges in another format."""
+    """Return the values of a sparse adjacency, [e], of which duplicates are summed; None for edges
+    in another format.
+    """
     if isinstance(edge_index, SparseTensor) or is_torch_sparse_tensor(edge_index):
         return _entries(edge_index)[1].to(dtype)
     return None

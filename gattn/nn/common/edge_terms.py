@@ -74,7 +74,9 @@ class EdgeTerms(NamedTuple):
         return tile_heads(self.bias.to(score.dtype), 1, score.shape[1])
 
     def joined_bias(self, bias: Tensor | None, score: Tensor) -> Tensor | None:
-        """Return the sum of ``bias`` (which may be None) and the bias in this object."""
+        """Return the sum of ``bias`` (which may be None) and the bias in this object, [e, h] or [e,
+        1]; None if both are. Only the dtype and the heads of ``score`` [*, h, ...] are read.
+        """
         return self.bias_like(score) if bias is None else self.biased(bias)
 
     def weight_like(self, value: Tensor) -> Tensor | None:
@@ -92,8 +94,8 @@ NO_TERMS = EdgeTerms()
 
 
 def report_shape(width: int, least: int, graphs: Collection[Graph] = ()) -> None:
-    """Report fewer channels than ``least``, or a graph with few edges of a type, to
-    :func:`gattn.explain_path`.
+    """Report a ``width`` in channels below ``least``, or a graph, one for each edge type, with few
+    edges, to :func:`gattn.explain_path`; without it, do nothing.
     """
     if path_trace.listeners and (
         width < least or any(graph.num_edges < FEW_OF_TYPE for graph in graphs)
@@ -115,7 +117,8 @@ def read_terms(
     heads: int = 1,
     self_loops: bool = False,
 ) -> EdgeTerms:
-    """Check edge_weight and attn_bias, and add entries for the self-loops that the layer added.
+    """Check edge_weight and attn_bias, and add entries for the self-loops that the layer added. A
+    graph with few edges is reported to :func:`gattn.explain_path`.
 
     Args:
         edge_index: the edges, as the caller passed them.
@@ -179,6 +182,7 @@ def read_typed_terms(
     Raises:
         TypeError: if edge_weight or attn_bias is not a dictionary.
         ValueError: for an edge type that is not in ``graphs``.
+        The errors of :func:`read_terms`: for a term that does not fit to the edges of its type.
     """
     for name, by_type in (("edge_weight", edge_weight), ("attn_bias", attn_bias)):
         if by_type is not None and not isinstance(by_type, Mapping):
@@ -198,8 +202,9 @@ def read_typed_terms(
 
 
 def join_terms(parts: list[EdgeTerms], graphs: list[Graph], heads: int, like: Tensor) -> EdgeTerms:
-    """Concatenate the weights [e] and the biases [e, heads] of several graphs. Edges of a graph
-    without weights get 1, and without biases 0; the result is None where no graph has any.
+    """Concatenate the weights [e] and the biases [e, heads] of several graphs, in their order.
+    Edges of a graph without weights get 1, and without biases 0; the result is None where no graph
+    has any.
     """
     if all(terms is NO_TERMS for terms in parts):
         return NO_TERMS

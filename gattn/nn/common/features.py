@@ -115,7 +115,8 @@ def as_columns(edge_attr: Tensor) -> Tensor:
 
 
 def redraw(linear: Any, draw: Callable[[Tensor], Any]) -> None:
-    """Initialise the weight of a linear layer again, by the function ``draw``.
+    """Initialise the weight of a linear layer again, by the function ``draw``, which writes to it
+    in place.
 
     A module without a plain weight, such as an adapter, is initialised by its method
     ``reset_parameters``.
@@ -128,7 +129,8 @@ def redraw(linear: Any, draw: Callable[[Tensor], Any]) -> None:
 
 
 def project(lin: Any, x: Tensor, name: str = "x") -> Tensor:
-    """Apply a linear layer to dense or sparse features, in the dtype that autocast selects.
+    """Apply a linear layer to dense or sparse features, in the dtype that autocast selects: [n, d]
+    to [n, c], or [n, b, d] to [n, b, c]. The first call of a lazy layer creates its weight.
 
     torch multiplies sparse matrices in fp32 and fp64 only, so under autocast the product of a
     sparse x is computed in the dtype of x and then cast. The fused backends compute it as a sum
@@ -149,8 +151,8 @@ def project(lin: Any, x: Tensor, name: str = "x") -> Tensor:
 
 
 def skip(lin: torch.nn.Module, x: Tensor) -> Tensor:
-    """Project node features for a residual connection: [n, d] to [n, c], or [b, n, d] to [b, n,
-    c].
+    """Project node features for a residual connection: [n, d] to [n, c], or [n, b, d] to [b, n, c].
+    Raises the errors of :func:`project`.
     """
     out = project(lin, x)
     return out.transpose(0, 1) if out.dim() == 3 else out
@@ -167,7 +169,7 @@ def values_and_scores(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     r"""Return the values v = W x, [n, h, c], and their scores :math:`\langle v, a \rangle`, [n, h].
 
-    There is one tensor of scores for each vector a [1, h, c].
+    There is one tensor of scores for each vector a [1, h, c]. Raises the errors of :func:`project`.
     """
     values = split_heads(project(lin, x, name), att[0].shape[-1])
     return values, head_scores(values, *att)

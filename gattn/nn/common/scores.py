@@ -190,7 +190,9 @@ class WithEdgeValues(NamedTuple):
 
 
 def _applied_weights(alpha: Tensor, dropout: float, edge_weight: Tensor | None) -> Tensor:
-    """Return the attention weights after dropout, multiplied by edge_weight: [e, h]."""
+    """Return the attention weights after dropout, multiplied by edge_weight: [e, h]. Dropout draws
+    from torch's generator.
+    """
     weight = F.dropout(alpha, dropout)
     return weight if edge_weight is None else weight * edge_weight.unsqueeze(1)
 
@@ -202,8 +204,9 @@ def sum_with_edges(
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
 ) -> Tensor:
-    """Return the sums of weight * (v_j + W a_ij), [n, h, c], for weights [e, h] in the caller's
-    order of edges; without edge features, the sums of weight * v_j.
+    """Return the sums of weight * (v_j + W a_ij), [n, h, c], for weights [e, h] and features a [e,
+    d] or [e, h, d] in the caller's order of edges, values v [m, h, c] and the projection W [h, c,
+    d]; without edge features, the sums of weight * v_j.
 
     W multiplies the weighted sums of a_ij per node, so that W a_ij is not formed for each edge.
     """
@@ -227,6 +230,7 @@ def attend_with_score(
     edge_type: EdgeType | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Compute attention with a score. If a recording is active, record the attention weights.
+    Raises the errors of the operator that the score calls.
 
     Args:
         score: the attention score.

@@ -136,7 +136,8 @@ def within(segments: Graph, width: int | None = None) -> tuple[Graph, Tensor | N
 
     Under torch.compile the number of these edges is not known. Each row then gets ``width`` edges,
     and the second result is a bias [e, 1] of 0 or -inf, which masks the unused edges. Otherwise the
-    second result is None.
+    second result is None, and the graph is cached. Raises ValueError under torch.compile without
+    ``width``.
     """
     if torch.compiler.is_compiling():
         return _traced_within(segments, width)

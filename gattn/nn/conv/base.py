@@ -47,7 +47,9 @@ _LIBRARIES = ("gattn", "torch", "torch_geometric")
 
 
 def _stacklevel_outside_libraries() -> int:
-    """Return the ``stacklevel`` with which a warning names the first line of user code."""
+    """Return the ``stacklevel`` with which a warning of the calling function names the first line
+    of user code.
+    """
     level, frame = 1, inspect.currentframe()
     while frame is not None and (frame := frame.f_back) is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
@@ -237,13 +239,14 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
         edge_type: EdgeType | None = None,
         terms: EdgeTerms = NO_TERMS,
     ) -> tuple[Tensor, Tensor | None]:
-        """Compute the attention along the edges, with the fused operator or edge by edge.
+        """Compute the attention along the edges, with the fused operator or edge by edge. The
+        weights are also passed to the active recordings.
 
         The page docs/paths.md lists the functions from this method to the kernel.
 
         Args:
             nodes: queries, keys and values of the nodes.
-            edge_attr: edge features, in the caller's order.
+            edge_attr: edge features [e, d] or [e], in the caller's order.
             graph: the edges.
             want_weights: whether to return the attention weights.
             edge_type: type of these edges, for a layer with several edge types.
@@ -254,9 +257,11 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
             without ``want_weights``.
 
         Raises:
-            ValueError: if a subclass overrides the method that reads a term.
+            ValueError: if a subclass overrides the method that reads a term, or for edge features
+                of a wrong width or without edge_dim.
             RuntimeError: if the weights are recorded and the layer computes edge by edge without
                 them.
+            TypeError: for edge features of a wrong dtype.
         """
         if not self.fused:
             graph, (key, value) = graph.fetch_source_rows(nodes.key, nodes.value)
@@ -272,7 +277,8 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
         )  # fmt: skip
 
     def record_edge_by_edge(self, alpha: Tensor | None, graph: Graph) -> None:
-        """Pass attention weights that were computed edge by edge to the active recordings.
+        """Pass attention weights that were computed edge by edge, [e, h] or [e], to the active
+        recordings.
 
         Raises:
             RuntimeError: if a recorder is active but the path provides no weights (alpha is None).

@@ -37,7 +37,9 @@ class EdgeProductScore(Module):
         self.lin = Linear(edge_dim, heads * channels, bias=bias)
 
     def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
-        """Return the scores of b edges, [b, h], for their query and key rows [b, h, c]."""
+        """Return the scores of b edges, [b, h], for their query and key rows [b, h, c] and their
+        features [b, edge_dim].
+        """
         product = query * key * self.lin(edge_attr).unflatten(-1, (self.heads, -1))
         return (product.sum(-1) / math.sqrt(query.shape[-1])).clamp(-LIMIT, LIMIT)
 
@@ -128,6 +130,10 @@ class ExphormerConv(CompositeModule):
             ValueError: if x or edge_attr has a wrong shape, or an index is out of range.
             TypeError: if edge_attr is missing, the edges have an unsupported type, or x or
                 edge_attr does not have the dtype of the layer.
+
+        Warns:
+            UserWarning: torch finds no compiler, or cannot compile the function of the edges of a
+                large graph, which then runs uncompiled.
         """
         check_input("x", x, self.in_dim, self.lin_query)
         if x.dim() != 2:

@@ -84,7 +84,8 @@ class FAConv(pyg.FAConv, AttentionConv):
         *,
         attn_bias: OptTensor = None,
     ) -> Any:
-        """Sum the weighted features of the neighbours.
+        """Sum the weighted features of the neighbours. With ``cached``, the first call stores the
+        normalised edges in the layer, and later calls use them instead of ``edge_index``.
 
         Args:
             x: node features, see Shapes.

@@ -119,6 +119,10 @@ class GATConv(pyg.GATConv, AttentionConv):
         Raises:
             TypeError: if the edges have an unsupported type, or the dtypes differ.
             ValueError: for a wrong shape or size, or an index out of range.
+
+        Warns:
+            UserWarning: edge_attr is passed to a layer without edge_dim, which ignores it; a layer
+                warns once.
         """
         x_src, x_dst = node_inputs(x)
         residual = None if self.res is None or x_dst is None else skip(self.res, x_dst)
@@ -194,7 +198,7 @@ class GATConv(pyg.GATConv, AttentionConv):
         dim_size: int | None,
     ) -> Tensor:
         """Return the attention weights [e, h] after dropout; their values before dropout are
-        stored.
+        stored. A layer without edge_dim ignores ``edge_attr`` and warns once.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """

@@ -124,7 +124,9 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
         return out, with_weights(edge_index, graph, alpha, x_src, self_loops=self.add_self_loops)
 
     def _project(self, x_src: Tensor, x_dst: Tensor) -> Nodes:
-        """Return the queries W_r x_i and the keys W_l x_j; the keys are also the values."""
+        """Return the queries W_r x_i, [n, h, c], and the keys W_l x_j, [m, h, c], which are also
+        the values. Raises ValueError or TypeError if x has a wrong width or dtype.
+        """
         key = split_heads(project(self.lin_l, x_src), self.out_channels)
         if self.share_weights and x_dst is x_src:
             return Nodes(key, key, key)

@@ -140,6 +140,10 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
                 for edge_attr.
             TypeError: if the edges have an unsupported type, or an input does not have the dtype of
                 the layer.
+
+        Warns:
+            UserWarning: torch finds no compiler, or cannot compile the function of the edges of a
+                large graph, which then runs uncompiled.
         """
         x_src, x_dst = node_pair(x)
         if x_src.dim() != 2 or x_dst.dim() != 2:
@@ -275,8 +279,8 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
         edge_index_i: Tensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the messages of the edges, [e, h, c], multiplied by their weights (only edge by
-        edge).
+        """Return the messages of the edges, [e, h, c], multiplied by their weights, from the
+        features [e, d] of their ends (only edge by edge).
         """
         message = self._message(x_i, x_j, edge_attr)
         if not self.attention:
@@ -289,7 +293,7 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
         return message * alpha.unsqueeze(-1)
 
     def _message(self, x_i: Tensor, x_j: Tensor, edge_attr: OptTensor) -> Tensor:
-        """Return the messages m_ij of all edges, [e, h, c]."""
+        """Return the messages m_ij of all edges, [e, h, c], from the features [e, d] of their ends."""
         message = self.lin_msg(x_j)
         if not self.directed_msg:
             message = message + self.lin_msg_i(x_i)

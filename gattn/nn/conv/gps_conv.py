@@ -151,6 +151,7 @@ class GPSConv(pyg.GPSConv, Twin):
             ValueError: if x or batch has a wrong shape, or attn_index or attn_attr is passed with
                 another attention than exphormer.
             TypeError: if x is not a tensor, or attn_index or attn_attr is missing for exphormer.
+            Exception: the errors of the local layer.
         """
         check_width("x", x, self.channels)
         local = 0
@@ -197,7 +198,8 @@ class GPSConv(pyg.GPSConv, Twin):
 
     def _norm(self, norm: Any, x: Tensor, batch: Tensor | None, batch_size: int | None) -> Tensor:
         """Normalise the rows x [n, channels] by a layer, which gets the graph of each row and the
-        number of graphs if it accepts them. Returns x unchanged if the layer is None.
+        number of graphs if it accepts them. Returns x unchanged if the layer is None. In training,
+        a layer with running statistics updates them.
         """
         if norm is None:
             return x

@@ -128,7 +128,8 @@ class HANConv(pyg.HANConv, AttentionConv):
 
     def _ends(self, vectors: tuple[Tensor, Tensor], y_src: Tensor, y_dst: Tensor) -> Nodes:
         """Return the scores a_d . h_i, the scores a_s . h_j, and the values h_j and h_i for one
-        edge type with the vectors (a_s, a_d).
+        edge type with the vectors (a_s, a_d), [1, h, c] each, from the projected features [m, h *
+        c] and [n, h * c].
         """
         value, value_dst = (y.unflatten(-1, (self.heads, -1)) for y in (y_src, y_dst))
         (key,) = head_scores(value, vectors[0])
@@ -142,8 +143,8 @@ class HANConv(pyg.HANConv, AttentionConv):
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, OptTensor]:
-        """Return the outputs of one edge type, computed by PyG's message passing, and None instead
-        of weights.
+        """Return the outputs of one edge type, [n, h * c], computed by PyG's message passing, and
+        None instead of weights.
         """
         x, alpha = (nodes.value, nodes.value_dst), (nodes.key, nodes.query)
         # propagate_type: (x: PairTensor, alpha: PairTensor)
@@ -167,8 +168,8 @@ class HANConv(pyg.HANConv, AttentionConv):
         return (x_j * alpha.unsqueeze(-1)).flatten(1)
 
     def _mix(self, outs: list[Tensor]) -> tuple[OptTensor, OptTensor]:
-        """Return the weighted sum of the results for r edge types, and the weight of each type,
-        [r]. Both are None without edge types, and the weights without nodes.
+        """Return the weighted sum of the results, [n, h * c] each, for r edge types, and the weight
+        of each type, [r]. Both are None without edge types, and the weights without nodes.
         """
         if len(outs) == 0:
             return None, None

@@ -142,7 +142,8 @@ class HEATConv(pyg.HEATConv, AttentionConv):
     def _attend(
         self, x: Tensor, edge_type: Tensor, edge_attr: Tensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        """Return the weighted sums of the values, [n, h, c]. Raises RuntimeError if the layer
+        """Return the weighted sums of the values, [n, h, c], from the projected nodes x [n, c], the
+        types [e] and the features [e, edge_dim] of the edges. Raises RuntimeError if the layer
         computes edge by edge and attention weights are recorded.
         """
         if not self.fused:

@@ -99,9 +99,10 @@ class HGTConv(pyg.HGTConv, AttentionConv):
             The new features of every node type that is a destination.
 
         Raises:
-            ValueError: if an edge type is not one of the layer's, an input has a wrong shape, or an
-                index is out of range.
+            ValueError: if an edge type is not one of the layer's, no destination type has features,
+                an input has a wrong shape, or an index is out of range.
             TypeError: if the edges have an unsupported type, or the dtypes of the terms differ.
+            KeyError: if the features of a node type of the edges are missing.
         """
         for key in edge_index_dict:
             if key not in self.edge_types_map:
@@ -140,7 +141,8 @@ class HGTConv(pyg.HGTConv, AttentionConv):
         terms: EdgeTerms,
     ) -> Tensor:
         """Compute the attention along all relations by one operator, and record its weights by
-        relation: [n, h, c] for the n destinations of all types.
+        relation: [n, h, c] for the n destinations of all types. ``joined`` contains the edges of
+        all ``graphs``, one graph after the other; its sources are numbered in the same way.
         """
         # The factor mu_r of a relation r scales its key matrix K_r instead of the scores of all
         # edges, because mu_r (q . K_r k) = q . (mu_r K_r) k.

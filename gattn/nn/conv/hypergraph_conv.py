@@ -136,7 +136,8 @@ class HypergraphConv(pyg.HypergraphConv, AttentionConv):
     ) -> OptTensor:
         """Return the attention weight of each pair of a node and its hyperedge, [e, h]; None
         without attention. They are after dropout, which draws from torch's random generator in
-        training. Raises ValueError if ``hyperedge_attr`` is missing.
+        training; a recording gets them before dropout. Raises ValueError if ``hyperedge_attr`` is
+        missing.
         """
         if not self.use_attention:
             return None
@@ -154,7 +155,8 @@ class HypergraphConv(pyg.HypergraphConv, AttentionConv):
         return F.dropout(alpha, self.dropout, self.training)
 
     def _sum(self, alpha: OptTensor, value: Tensor, norm: Tensor, graph: Graph) -> Tensor:
-        """Return the normalised sums of the weighted values, [n, h, c].
+        """Return the sums of the values, [n, h, c], at each destination of a graph, weighted by
+        alpha [e, h], if there are weights, and by the factors ``norm`` [n, 1] of the destinations.
 
         The weights are normalised and not the sums, because sums could overflow 16-bit floats.
         """
@@ -167,8 +169,8 @@ class HypergraphConv(pyg.HypergraphConv, AttentionConv):
         self, alpha: OptTensor, value: Tensor, norm: Tensor, graph: Graph
     ) -> Tensor:
         """Return the weighted sum of the values at each destination, [n, h, c], computed by PyG's
-        message passing with the factors ``norm`` of the destinations and the attention weights
-        alpha [e, h], if there are any.
+        message passing with the factors ``norm`` [n, 1] of the destinations and the attention
+        weights alpha [e, h], if there are any.
         """
         # propagate_type: (x: Tensor, norm: Tensor, alpha: OptTensor)
         return self.propagate(
@@ -198,7 +200,9 @@ def _pairs(
     attr: OptTensor,
     count: int | None,
 ) -> Graph:
-    """Check the inputs and return the graph from n nodes to m hyperedges.
+    """Check the inputs and return the graph from n nodes to m hyperedges. The number m is ``count``
+    or, if that is None, the number of rows of the longer of ``weight`` and ``attr``, or one more
+    than the largest index, which is read from the device.
 
     Raises:
         TypeError: for inputs that are not tensors.

@@ -121,6 +121,10 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
                 random numbers.
             TypeError: if x or pos is not a tensor or a pair of tensors, the edges have an
                 unsupported type, or the dtypes differ.
+
+        Warns:
+            UserWarning: torch finds no compiler, or cannot compile the function of the edges of a
+                large graph, which then runs uncompiled.
         """
         x_src, x_dst = _pair("x", x, self.in_channels)
         pos_src, pos_dst = _pair("pos", pos, 3)
@@ -144,7 +148,9 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         self, query: Tensor, key: Tensor, value: Tensor, pos: PairTensor, graph: Graph,
         terms: EdgeTerms,
     ) -> Tensor:  # fmt: skip
-        """Return the weighted sums for a linear pos_nn, for which delta_ij = d_i - d_j.
+        """Return the weighted sums [n, c], for a linear pos_nn, for which delta_ij = d_i - d_j.
+        Queries are [n, c], keys and values [m, c], and the positions those of sources [m, 3] and
+        destinations [n, 3].
 
         Each channel is a head, whose score is a sum of a source and a destination term. Raises
         ValueError or TypeError if the positions have a wrong width or dtype.
@@ -188,9 +194,9 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         self, query: Tensor, key: Tensor, value: Tensor, pos: PairTensor, graph: Graph,
         terms: EdgeTerms,
     ) -> Tensor:  # fmt: skip
-        """Return the weighted sums for arbitrary networks. The networks are applied to chunks of
-        the edges. Raises ValueError if a network does not return one row for each edge, or draws
-        random numbers.
+        """Return the weighted sums, [n, c], for arbitrary networks; see :meth:`_sum_node_terms` for
+        the arguments. The networks are applied to chunks of the edges. Raises ValueError if a
+        network does not return one row for each edge, or draws random numbers.
         """
         difference = edge_sum(pos[1], -pos[0], graph)
         ends = ("destination", query), ("source", key), ("edge", difference)

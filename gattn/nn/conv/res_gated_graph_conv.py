@@ -123,6 +123,10 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
             TypeError: if the edges have an unsupported type, or the dtypes differ.
             ValueError: for a wrong shape, an index out of range, edge features without edge_dim, or
                 edge_dim without edge features.
+
+        Warns:
+            UserWarning: torch finds no compiler, or cannot compile the function of the edges of a
+                large graph, which then runs uncompiled.
         """
         x_src, x_dst = node_pair(x)
         graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst)
@@ -135,7 +139,9 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
         return add_bias(out, self.bias, residual)
 
     def _initialise_lazy_maps(self, x_src: Tensor, x_dst: Tensor) -> None:
-        """Create the weights of lazy linear layers, with the widths of the node features."""
+        """Create the weights of lazy linear layers, with the widths of the node features; torch's
+        generator draws them.
+        """
         for linear, x in (
             (self.lin_key, x_dst),
             (self.lin_query, x_src),
@@ -148,7 +154,9 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
     def _sum(
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        """Return the sums of the gated values: [n, 1, c], or [n, b, c] for b sets of features."""
+        """Return the sums of the gated values: [n, 1, c], or [n, b, c] for b sets of features, from
+        x [n, d] or [n, b, d] and edge features [e, edge_dim].
+        """
         key, query, value = (
             as_heads(self._project_nodes(linear, x))
             for linear, x in (
@@ -192,7 +200,8 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
 
     def _project_nodes(self, linear: Linear, x: Tensor) -> Tensor:
         """Multiply node features by those columns of a weight that belong to them, and add the
-        bias. Raises ValueError or TypeError if x has a wrong width or dtype.
+        bias: [n, d] to [n, c], or [n, b, d] to [n, b, c]. Raises ValueError or TypeError if x has a
+        wrong width or dtype.
         """
         if self.edge_dim is None:
             return project(linear, x)

@@ -215,8 +215,9 @@ class RGATConv(pyg.RGATConv, AttentionConv):
         return self.weight if self.num_blocks is not None else self.weight.unsqueeze(1)
 
     def _score(self, query: Tensor, key: Tensor, edge_attr: OptTensor, pairs: Graph) -> Tensor:
-        """Return the score s of every edge, [e, h * dim]. Raises ValueError for edge features
-        without edge_dim.
+        """Return the score s of every edge, [e, h * dim]. ``query`` and ``key`` have one row [h *
+        dim] for each pair of a node and a relation, and ``pairs`` connects these rows. Raises
+        ValueError for edge features without edge_dim.
         """
         query, key = infinite_as_nan(query), infinite_as_nan(key)
         edge = None if edge_attr is None else self._edge_term(edge_attr)
@@ -327,15 +328,18 @@ class RGATConv(pyg.RGATConv, AttentionConv):
         return self._weighted_values(alpha, value, index, size_i)
 
     def update(self, aggr_out: Tensor) -> Tensor:
-        """Concatenate or average the heads, and add the bias."""
+        """Concatenate or average the heads of [n, h, c] or [n, h, dim, c], and add the bias: [n,
+        channels of the output].
+        """
         out = aggr_out.flatten(1) if self.concat else aggr_out.mean(1).flatten(1)
         return add_bias(out, self.bias)
 
     def _weighted_values(
         self, alpha: Tensor, value: Tensor, index: Tensor, nodes: int | None
     ) -> Tensor:
-        """Return the values multiplied by the attention weights, after the cardinality
-        preservation ``mod``: [e, h, c], or [e, h, dim, c] in the multiplicative mode.
+        """Return the values [e, h * c] multiplied by the attention weights [e, h * dim], after the
+        cardinality preservation ``mod``: [e, h, c], or [e, h, dim, c] in the multiplicative mode.
+        ``index`` [e] are the destinations, of which there are ``nodes``.
         """
         shape = (self.heads,) if self.attention_mode == MODES[0] else (self.heads, self.dim)
         value = value.unflatten(-1, (self.heads, *(1,) * (len(shape) - 1), -1))

@@ -222,7 +222,9 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
     def negative_sampling(
         self, edge_index: Tensor, num_nodes: int, batch: OptTensor = None
     ) -> Tensor:
-        """Draw node pairs without an edge in either direction for the attention loss."""
+        """Draw node pairs without an edge in either direction, (2, number) int64, for the attention
+        loss, by torch's generator.
+        """
         return self._draw_negatives(as_graph(edge_index, num_nodes), batch)
 
     def _draw_negatives(self, graph: Graph, batch: OptTensor) -> Tensor:
@@ -252,7 +254,8 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
         self, logits: Tensor, value: Tensor, graph: Graph, neg_edge_index: Tensor
     ) -> None:
         """Store the logits and labels of the edges, or of a random part of them if
-        ``edge_sample_ratio`` is below 1, and of the negative pairs for the attention loss.
+        ``edge_sample_ratio`` is below 1, and of the negative pairs (2, number) for the attention
+        loss, in ``att_x`` and ``att_y``.
         """
         if self.edge_sample_ratio < 1:
             dropped = 1.0 - self.edge_sample_ratio

@@ -142,7 +142,8 @@ class TransformerConv(pyg.TransformerConv, AttentionConv):
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, OptTensor]:
         """Return the outputs [n, h, c] and the attention weights [e, h], computed by PyG's message
-        passing; the weights are None if a replaced ``message`` does not store them.
+        passing; the weights are None if a replaced ``message`` does not store them. Raises
+        ValueError for edge features without edge_dim.
         """
         query, key, value, _ = nodes
         # propagate_type: (query: Tensor, key: Tensor, value: Tensor, edge_attr: OptTensor)
@@ -175,7 +176,8 @@ class TransformerConv(pyg.TransformerConv, AttentionConv):
         return value_j * F.dropout(alpha, self.dropout, self.training).unsqueeze(-1)
 
     def _add_skip(self, out: Tensor, skip: Tensor) -> Tensor:
-        """Add the skip connection to the output of the attention, or mix both with a gate.
+        """Add the skip connection to the output of the attention, or mix both, which have the shape
+        of the layer's output, with a gate.
 
         The gate's logit w . [o, s, o - s] is computed as (w1 + w3) . o + (w2 - w3) . s.
         """

@@ -60,7 +60,8 @@ class TypedGraph(NamedTuple):
 
 
 def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
-    """Return graphs of the pairs of nodes and edge types. Edges are in the caller's order.
+    """Return graphs of the pairs of nodes and edge types, given the type of each edge, [e], and the
+    number of types. Edges are in the caller's order.
 
     The result for the last tensor of edge types is cached with the graph. Raises TypeError for edge
     types that are no integers, and ValueError for a wrong shape or a type out of range.
@@ -97,7 +98,8 @@ def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
 def _number_pairs(
     node: Tensor, type_index: Tensor, nodes: int, types: int
 ) -> tuple[Pairs | None, Tensor, int]:
-    """Return the pairs, the row of each edge's pair, and the number of rows.
+    """Return the pairs of the nodes [e] and the types [e] of edges, the row of each edge's pair,
+    [e] int64, and the number of rows.
 
     Compiled code cannot read the number of pairs that occur, so it uses all pairs, with a row
     node * types + type for each. The pairs are then None, which also holds if most pairs occur.
@@ -165,8 +167,8 @@ def join_graphs(graphs: list[Graph], offsets: list[int], num_dst: int, like: Ten
     other.
 
     The sources of the graphs are numbered consecutively. Destination i of graph k becomes
-    ``offsets[k] + i``, so that graphs may share destinations. The result is cached with the first
-    graph.
+    ``offsets[k] + i``, so that graphs may share destinations. The result, on the device of
+    ``like``, is cached with the first graph.
     """
 
     def build() -> Graph:

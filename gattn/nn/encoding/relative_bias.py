@@ -64,13 +64,14 @@ class RelativeBias(Module):
         """Return the bias of every edge.
 
         Args:
-            kind: [e] integers in [0, num_kinds), in the caller's edge order.
+            kind: [e] int32 or int64 in [0, num_kinds), in the caller's edge order.
 
         Returns:
             The biases [e, heads], in the same order.
 
         Raises:
-            ValueError: for a kind out of range.
+            ValueError: for a kind out of range; compiled code does not check it.
+            RuntimeError: by torch, for another dtype.
         """
         if kind.numel() > 0 and not torch.compiler.is_compiling():
             low, high = (int(bound) for bound in kind.aminmax())

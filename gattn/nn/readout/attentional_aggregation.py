@@ -102,7 +102,7 @@ class AttentionalAggregation(SegmentReadout, pyg.AttentionalAggregation):
 
 
 def _apply(mlp: MLP | None, other: Module | None, x: Tensor, segments: Graph) -> Tensor:
-    """Apply one of two networks to the rows x [n, d]; without a network, return x."""
+    """Apply one of two networks to the rows x [n, d] or [b, n, d]; without a network, return x."""
     if mlp is not None:
         return mlp(x, batch=segment_index(segments), batch_size=segments.num_dst)
     return x if other is None else other(x)
