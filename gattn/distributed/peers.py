@@ -32,7 +32,8 @@ class Peers:
     def all_to_all(
         self, rows: Tensor, send_counts: Sequence[int], recv_counts: Sequence[int]
     ) -> PendingRows:
-        """Start to send rows to each process, and return before the exchange has finished.
+        """Start to send rows to each process, and return before the exchange has finished. All
+        processes must make this call, with counts that fit.
 
         Args:
             rows: [s, w] of any dtype; the first ``send_counts[0]`` rows go to process 0, and so on.
@@ -42,6 +43,9 @@ class Peers:
         Returns:
             A function that waits for the exchange and returns the received rows,
             [sum(recv_counts), w].
+
+        Raises:
+            RuntimeError: another process has ended; also raised by the returned function.
         """
         # Rows are sent as bytes, because gloo does not support every dtype.
         sent = rows.contiguous().view(torch.uint8)

@@ -135,7 +135,7 @@ class Terminated(SystemExit):
 @contextlib.contextmanager
 def _raise_on_sigterm() -> Iterator[None]:
     """Raise :class:`Terminated` on SIGTERM in the main thread while the context lasts, so that this
-    process can report why it ends.
+    process can report why it ends. In another thread, do nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

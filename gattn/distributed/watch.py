@@ -22,8 +22,9 @@ class Watch:
     """Sender of this process's heartbeats to the shared store, and reader of the other processes'
     heartbeats.
 
-    For each rank the store has a counter that grows, or a final status: ``left``, or
-    ``failed: ...`` with the error.
+    For each rank the store has a counter that grows, or a final status: ``left``, or ``failed:
+    ...`` with the error. The constructor starts a thread that sends the heartbeats until
+    :meth:`end` is called.
 
     Args:
         store: a connection to the store of the processes that nothing else uses, because a

@@ -41,8 +41,8 @@ def convolve(conv: pyg.GCNConv, x: Tensor, graph: Graph) -> Tensor:
         The new node features, [n, c].
 
     Raises:
-        TypeError: x does not have the dtype of the layer.
-        ValueError: a shape is wrong.
+        RuntimeError: x has another number of rows than the graph, or another width or dtype than
+            the layer; raised by torch.
     """
     if _needs_pyg(conv):
         return conv(x, graph.edge_index)

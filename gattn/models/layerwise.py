@@ -166,7 +166,9 @@ def _rows(x: Tensor | np.ndarray, index: Tensor) -> Tensor:
 
 
 def _array(shape: tuple[int, int], like: Tensor, file: Path | None) -> Tensor:
-    """Allocate an array [n, c] for the output of a layer, in memory or in a file."""
+    """Allocate an array [n, c] with the dtype and device of ``like`` for the output of a layer, or
+    create ``file`` for it, on the CPU.
+    """
     size = math.prod(shape)
     if file is None or size == 0:
         return like.new_empty(shape)

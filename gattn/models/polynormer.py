@@ -117,7 +117,9 @@ class Polynormer(pyg.Polynormer, PyGModel):
         return F.log_softmax(self.pred_global(x), dim=-1)
 
     def _attend_locally(self, x: Tensor, graph: Graph) -> Tensor:
-        """Return the sum of the outputs of the local layers, [n, h * c]."""
+        """Return the sum of the outputs of the local layers, [n, h * c]. In training, a BatchNorm
+        after a layer updates its statistics.
+        """
         x = F.dropout(x, self.in_drop, self.training)
         total: Tensor | int = 0
         for layer, conv in enumerate(self.local_convs):

@@ -134,8 +134,8 @@ class GraphModule(pyg.GraphModule):
 
 
 def _project_input(part: SGModule | GraphModule, x: Tensor) -> Tensor:
-    """Return the first hidden features of a branch. Raises ValueError or TypeError if x has a wrong
-    width or dtype.
+    """Return the first hidden features of a branch, [n, hidden_channels]. Raises ValueError or
+    TypeError if x has a wrong width or dtype.
     """
     linear = part.fcs[0]
     check_input_of("x", x, linear)
@@ -143,5 +143,7 @@ def _project_input(part: SGModule | GraphModule, x: Tensor) -> Tensor:
 
 
 def _normalise(part: SGModule | GraphModule, x: Tensor, layer: int) -> Tensor:
-    """Apply the normalisation of a layer, the activation function and dropout."""
+    """Apply the normalisation of a layer, the activation function and dropout; in training, a
+    BatchNorm updates its statistics.
+    """
     return F.dropout(part.activation(part.bns[layer](x)), part.dropout, part.training)

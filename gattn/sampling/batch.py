@@ -117,7 +117,7 @@ class Batch:
     ) -> None:
         """Sample edges into the nodes that the last hop added (in the first hop, into the seed
         nodes), and store them in the batch; the sources that are new get positions in
-        ``batch_index``. Raises ValueError if the batch has 2**31 edges.
+        ``batch_index``. Raises ValueError if the batch has almost 2**31 edges.
         """
         num_nodes = {kind: _total(nodes) for kind, nodes in self._nodes.items()}
         last_hop_offset = {
@@ -143,7 +143,9 @@ class Batch:
             self._nodes[kind].append(_join(nodes))
 
     def finish(self) -> TypedSample:
-        """Concatenate the hops, and build one graph for each layer."""
+        """Return the sample: concatenate the hops, of which there must be at least one, and build
+        one graph for each layer.
+        """
         nodes = {kind: _join(parts) for kind, parts in self._nodes.items()}
         num_nodes = {kind: [part.numel() for part in parts] for kind, parts in self._nodes.items()}
         layers: list[dict[EdgeType, Graph]] = []

@@ -31,7 +31,8 @@ def path_lengths(edges: Any, over: Graph, max_length: int) -> Tensor:
         path of at most L steps.
 
     Raises:
-        TypeError: max_length is not an int, or ``over`` is not a Graph.
+        TypeError: max_length is not an int, ``over`` is not a Graph, or ``edges`` have another
+            type.
         ValueError: max_length < 0, ``over`` is bipartite, or the graphs have different numbers of
             nodes.
 

@@ -37,7 +37,7 @@ def return_probabilities(
         [n, steps] in the default dtype, computed in fp64; zeros for a node without edges.
 
     Raises:
-        TypeError: steps is not an int.
+        TypeError: steps is not an int, or edges have another type.
         ValueError: steps < 1, the graph is bipartite, or weights are negative or have a wrong
             shape.
 

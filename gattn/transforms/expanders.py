@@ -63,8 +63,9 @@ class AddExpander(BaseTransform):
         self.seed = seed
 
     def forward(self, data: Any) -> Any:
-        """Store the attributes of the class description in a graph and return the graph. Raises
-        TypeError unless it is a homogeneous ``Data``, and ValueError if it has no ``edge_index``.
+        """Store the attributes of the class description in a graph, in place, and return the graph;
+        calling the transform first makes a shallow copy. Raises TypeError unless it is a
+        homogeneous ``Data``, and ValueError if it has no ``edge_index``.
         """
         nodes, edges = edges_of(data)
         expander = graphs.expander([nodes], self.degree, seed=self.seed, device=edges.device)

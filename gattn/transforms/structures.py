@@ -54,8 +54,10 @@ class AddShortestPaths(BaseTransform):
         self.complete = complete
 
     def forward(self, data: Any) -> Any:
-        """Store the attributes of the class description in a graph and return the graph. Raises
-        TypeError unless it is a homogeneous ``Data``, and ValueError if it has no ``edge_index``.
+        """Store the attributes of the class description in a graph, in place, and return the graph;
+        calling the transform first makes a shallow copy. Raises TypeError unless it is a
+        homogeneous ``Data``, and ValueError if it has no ``edge_index``; raises TypeError or
+        ValueError for a ``max_length`` that is not an integer of at least 0.
         """
         nodes, edges = edges_of(data)
         over = graphs.complete([nodes], device=edges.device)
