@@ -68,7 +68,9 @@ class Canvas:
     _texts: list[_Text] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        """Create an empty drawing; raise a ValueError if the format is not SVG or PNG."""
+        """Create an empty drawing; raise a ValueError if the format is not SVG or PNG, and
+        ImportError without RDKit.
+        """
         if self.format not in get_args(PictureFormat):
             raise ValueError(f'format must be "svg" or "png"; got {self.format!r}')
         need_rdkit()
@@ -90,7 +92,8 @@ class Canvas:
         self, x: float, y: float, radius: float, fill: tuple[float, ...], outline: str
     ) -> None:
         """Draw a disc with centre (x, y) in pixels outside of molecules, with a thin outline unless
-        ``outline`` is empty.
+        ``outline`` is empty. ``fill`` is red, green and blue from 0 to 1, and ``outline`` a
+        hexadecimal colour. The corner that :meth:`place` has set is reset.
         """
         from rdkit.Geometry import Point2D
 
@@ -110,7 +113,8 @@ class Canvas:
         anchor: Anchor = "middle", bold: bool = False,
     ) -> None:  # fmt: skip
         """Write a line of text at (x, y) in pixels, where y is the baseline; nothing is written for
-        an empty text. A text wider than ``max_width`` is shrunk, then truncated.
+        an empty text. A text wider than ``max_width`` is shrunk, then truncated. Raises ImportError
+        without matplotlib, whose font is measured.
         """
         if not (text := _printable(text)):
             return
@@ -120,7 +124,8 @@ class Canvas:
     @staticmethod
     def wrap(text: str, *, size: float = 12.0, max_width: float) -> list[str]:
         """Split a text at its spaces into lines of at most ``max_width`` pixels. A wider word is a
-        line.
+        line, and an empty text is one empty line. Raises ImportError without matplotlib, whose font
+        is measured.
         """
         lines: list[str] = []
         for word in _printable(text).split(" "):
@@ -132,7 +137,9 @@ class Canvas:
         return lines
 
     def finish(self) -> bytes:
-        """Finish the picture and return it as the bytes of an SVG or PNG file."""
+        """Finish the picture and return it as the bytes of an SVG or PNG file. Raises ImportError
+        for a PNG with text without matplotlib.
+        """
         self.drawer.FinishDrawing()
         drawing = self.drawer.GetDrawingText()
         return self._svg(drawing) if isinstance(drawing, str) else self._png(drawing)

@@ -86,7 +86,8 @@ def settings(theme: Theme) -> dict[str, object]:
 def render(
     draw: Draw, *, dark: bool = False, height: float = 4.2, ratios: Sequence[float] = (1,)
 ) -> bytes:
-    """Draw a figure and return the bytes of a PNG file.
+    """Draw a figure and return the bytes of a PNG file. While it is drawn, matplotlib's global
+    settings and the filters of warnings are replaced, and other threads that draw wait.
 
     Args:
         draw: function that draws on the panels, which are stacked and share the horizontal axis.

@@ -178,7 +178,7 @@ def _with_coordinates(molecule: Drawable) -> Mol:
 
 
 def _separate_components(mol: Mol) -> None:
-    """Move the components of a salt apart into rows, with space for labels and discs.
+    """Move the components of a salt apart into rows, in place, with space for labels and discs.
 
     RDKit places components so closely that ions overlap.
     """
@@ -208,8 +208,8 @@ def _separate_components(mol: Mol) -> None:
 
 
 def _turn(mol: Mol, size: tuple[int, int]) -> None:
-    """Turn a molecule that is larger than its panel to the angle at which it is scaled down least,
-    if the scale then differs by more than 5 %.
+    """Turn a molecule, in place, that is larger than its panel to the angle at which it is scaled
+    down least, if the scale then differs by more than 5 %.
 
     A long chain is then drawn along the diagonal or the longer side of the panel.
     """
@@ -241,8 +241,9 @@ def _fit(mol: Mol) -> tuple[int, int]:
 
 
 def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray) -> None:
-    """Draw a molecule in its panel. Weights are given as multiples of the scale; atoms with less
-    than 5 % of it have no disc.
+    """Draw a molecule, which has two-dimensional coordinates, in its panel. Weights [n] are given
+    as multiples of the scale; atoms with less than 5 % of it, or beyond the end of the weights,
+    have no disc.
     """
     shown = {i: w for i, w in enumerate(weights.tolist()) if abs(w) >= _SMALLEST_SHARE}
     options = canvas.drawer.drawOptions()

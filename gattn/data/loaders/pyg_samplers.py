@@ -33,7 +33,7 @@ class PyGSampler(BaseSampler):
 
     def draw(self, inputs: NodeSamplerInput, seed: int) -> SamplerOutput | HeteroSamplerOutput:
         """Sample the neighbourhoods of the input nodes, with ``seed`` as the seed of the random
-        generator.
+        generator. Raises ValueError if a node or the seed is out of range.
         """
         if isinstance(self._sampler, NeighborSampler):
             one = self._sampler.sample(inputs.node, random_seed=seed)
@@ -85,7 +85,7 @@ def pyg_sampler(
 ) -> PyGSampler:
     """Create a sampler from the edges of ``data``, or from ``graph`` if it is not None. Raises
     TypeError for data of another class, or if graph or num_neighbors does not fit to the number of
-    edge types, and ValueError if the graph has other nodes than the data.
+    edge types, and ValueError if the data has no edges or the graph has other nodes than the data.
     """
     if isinstance(data, HeteroData):
         graphs = graph if graph is not None else _typed_graphs(data)
@@ -105,7 +105,9 @@ def pyg_sampler(
 
 
 def add_sample(batch: Any, sample: Sample | TypedSample) -> None:
-    """Add the sample's graphs to a batch, and ``edge_index`` if the data had no edge tensor."""
+    """Add the sample's graphs to a batch of PyG, in place, and ``edge_index`` if the data had no
+    edge tensor.
+    """
     batch.graph, batch.layer_graphs = sample.graph, sample.layer_graphs
     if isinstance(sample, Sample):
         if "edge_index" not in batch and "adj_t" not in batch:

@@ -117,7 +117,10 @@ class MoleculeBuilder:
         return len(self._smiles)
 
     def add(self, molecule: Mol, smiles: str, row: int = 0) -> None:
-        """Add an RDKit molecule, with its SMILES and its row index in the input."""
+        """Add an RDKit molecule that :func:`gattn.data.molecules.plain.plain` returned, with its
+        SMILES and its row index in the input. Raises RuntimeError if RDKit cannot read the
+        canonical SMILES that it wrote.
+        """
         self._reader.add(molecule, text_with_marks(smiles))
         self._smiles.append(smiles.strip())
         self._rows.append(row)

@@ -201,8 +201,8 @@ def _in_intervals(
 
 @functools.cache
 def _atom_terms() -> AtomMemory:
-    """Return a cache for the logP, the molar refractivity, the surface area and the donor flag
-    of atoms.
+    """Return the cache, one for the process, for the logP, the molar refractivity, the surface area
+    and the donor flag of atoms.
     """
     from rdkit.Chem import MolFromSmarts
     from rdkit.Chem import rdMolDescriptors as rd

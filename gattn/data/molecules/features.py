@@ -85,8 +85,8 @@ def atom_features(atom: Atom) -> list[float]:
 
 
 def atom_row(atom: Atom, configuration: str) -> list[float]:
-    """Compute the features of an atom (:func:`atom_features`), given the atom and its stereo
-    label.
+    """Compute the features of an atom (:func:`atom_features`), given the atom and its stereo label,
+    one of :data:`CHIRALITIES`; another label counts as "other".
     """
     return [
         *_encode(atom.GetSymbol(), ELEMENTS),
@@ -122,8 +122,8 @@ def bond_features(bond: Bond) -> list[float]:
 
 
 def bond_row(bond: Bond, configuration: str) -> list[float]:
-    """Compute the features of a bond (:func:`bond_features`), given the bond and its stereo
-    label.
+    """Compute the features of a bond (:func:`bond_features`), given the bond and its stereo label,
+    one of :data:`STEREOS`; another label counts as "other".
     """
     return [
         *_encode(bond.GetBondType().name, ORDERS),

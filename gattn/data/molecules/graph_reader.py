@@ -103,7 +103,11 @@ class GraphReader:
         return len(self._molecules)
 
     def add(self, molecule: Mol, smiles: str) -> None:
-        """Add an RDKit molecule and its SMILES, which is searched for marks of rare properties."""
+        """Add an RDKit molecule and its SMILES, which is searched for marks of rare properties. The
+        molecule is one that :func:`gattn.data.molecules.plain.plain` returned, and must not change
+        before :meth:`finish`. Raises RuntimeError if RDKit cannot read the canonical SMILES that it
+        wrote.
+        """
         get, invariants, rare_bond = _rdkit()
         bonds = list(map(molecule.GetBondWithIdx, range(molecule.GetNumBonds())))
         # RDKit's methods of single atoms and bonds are slow. They are called only if the SMILES
@@ -165,7 +169,10 @@ class GraphReader:
         ]
 
     def finish(self) -> Graphs:
-        """Look up the features of all added atoms and bonds, and return the concatenated graphs."""
+        """Look up the features of all added atoms and bonds, and return the concatenated graphs.
+        Kinds of atoms and bonds that have not occurred before are added to the tables of the
+        process, ``ATOMS`` and ``BONDS``.
+        """
         sizes = np.array(self._sizes, np.int64).reshape(-1, 2)
         ends = np.stack([np.array(each, np.int32) for each in (self._begin, self._end)], 1)
         orders = np.array(self._orders, np.float64)

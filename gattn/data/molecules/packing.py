@@ -53,6 +53,13 @@ def read_packed(
             result are those of the standardised molecules; a SMILES whose molecule does not change
             is left as it is.
         add_h: whether hydrogens are atoms of the graphs, after the other atoms of a molecule.
+
+    Returns:
+        The inputs of the valid molecules, and the error message of every other SMILES; an unknown
+            step of ``standardize`` is an error of each molecule.
+
+    Raises:
+        ImportError: RDKit is not installed.
     """
     from rdkit import rdBase
 

@@ -154,7 +154,7 @@ def load_molecules(
 
 def _table_rows(path: Path, record: DatasetRecord) -> list[_Row]:
     """Read the SMILES and the targets of a registered CSV file; an empty cell becomes NaN. Raises
-    ValueError for a cell that is no number.
+    ValueError for a cell that is no number, and KeyError for a missing column.
     """
     with path.open(newline="", encoding="utf-8") as file:
         return [
@@ -202,8 +202,8 @@ def _featurise(
     source: str,
 ) -> Molecules:
     """Convert rows of SMILES and targets to molecules; y is float32 [k, targets]. A row that cannot
-    be read is reported in ``bad``. With ``on_error="raise"``, such rows raise MoleculeError. Raises
-    ValueError for invalid options.
+    be read is reported in ``bad``. With ``on_error="raise"``, such rows raise MoleculeError. A
+    terminal shows a progress bar. Raises ValueError for invalid options.
     """
     _check_options(on_error, max_atoms)
     builder = MoleculeBuilder()

@@ -18,7 +18,7 @@ def largest_fragment(molecule: Mol) -> Mol:
     A molecule without carbon, such as sodium chloride, is returned unchanged.
 
     Args:
-        molecule: a sanitised RDKit molecule.
+        molecule: a sanitised RDKit molecule; it is not changed.
 
     >>> from rdkit.Chem import MolFromSmiles, MolToSmiles
     >>> MolToSmiles(largest_fragment(MolFromSmiles("Cl.NCC")))
@@ -37,7 +37,7 @@ def neutral(molecule: Mol) -> Mol:
     The charges of a nitro group or of a quaternary ammonium ion do not change.
 
     Args:
-        molecule: a sanitised RDKit molecule.
+        molecule: a sanitised RDKit molecule; it is not changed.
 
     >>> from rdkit.Chem import MolFromSmiles, MolToSmiles
     >>> MolToSmiles(neutral(MolFromSmiles("C[NH2+]CC(=O)[O-]")))
@@ -56,7 +56,7 @@ def tautomer(molecule: Mol) -> Mol:
     the input.
 
     Args:
-        molecule: a sanitised RDKit molecule.
+        molecule: a sanitised RDKit molecule; it is not changed.
 
     >>> from rdkit.Chem import MolFromSmiles, MolToSmiles
     >>> MolToSmiles(tautomer(MolFromSmiles("Oc1ccccn1")))
@@ -77,7 +77,7 @@ def standardise(molecule: Mol, steps: Sequence[str]) -> str:
     """Standardise a molecule and return its SMILES.
 
     Args:
-        molecule: a sanitised RDKit molecule.
+        molecule: a sanitised RDKit molecule; it is not changed.
         steps: names of :data:`STEPS`. They are applied in the order of that table, whatever their
             order here.
 

@@ -149,7 +149,9 @@ def without_relative(molecule: Mol) -> Mol:
 
 
 def atom_configuration(atom: Atom) -> str:
-    """Return the label of one atom (:func:`configurations`), or ``"none"`` if it has none."""
+    """Return the label of one atom (:func:`configurations`), or ``"none"`` if it has none. Raises
+    RuntimeError as :func:`configurations`.
+    """
     molecule = atom.GetOwningMol()
     if not int(atom.GetChiralTag()) and not molecule.HasProp(_REMEMBERED):
         return NONE
@@ -157,7 +159,9 @@ def atom_configuration(atom: Atom) -> str:
 
 
 def bond_configuration(bond: Bond) -> str:
-    """Return the label of one bond (:func:`configurations`), or ``"none"`` if it has none."""
+    """Return the label of one bond (:func:`configurations`), or ``"none"`` if it has none. Raises
+    RuntimeError as :func:`configurations`.
+    """
     molecule = bond.GetOwningMol()
     if not int(bond.GetStereo()) and not molecule.HasProp(_REMEMBERED):
         return NONE
@@ -265,7 +269,9 @@ def _canonically(molecule: Mol, atoms: list[int], bonds: list[int]) -> Configura
 
 
 def _assign(molecule: Mol, steps: int) -> bool:
-    """Assign CIP labels with RDKit; return False if this takes more than ``steps`` comparisons."""
+    """Assign CIP labels to the atoms and bonds of a molecule, in place, with RDKit; return False if
+    this takes more than ``steps`` comparisons.
+    """
     from rdkit.Chem.rdCIPLabeler import AssignCIPLabels
 
     try:
