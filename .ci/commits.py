@@ -66,7 +66,9 @@ def git(folder: Path, *arguments: str) -> str | None:
 
 
 def main(folder: Path, base: str = BASE) -> int:
-    """Check the commits of a folder after the base commit, and return the exit status."""
+    """Check the commits of a folder after the base commit, print a line for each problem, and
+    return the exit status.
+    """
     log = git(folder, "log", "--no-merges", "--format=%h %s", f"{base}..HEAD")
     if log is None:
         print("commit subjects: nothing to check, the history has no base commit")

@@ -28,7 +28,9 @@ sys.exit(pytest.main(sys.argv[1:]))
 
 
 def main(arguments: list[str]) -> int:
-    """Build the kernels and run pytest with the sanitizers' libraries preloaded."""
+    """Build the kernels in ``BUILD`` and run pytest, with these arguments, with the sanitizers'
+    libraries preloaded; return its exit status. Raises CalledProcessError if the build fails.
+    """
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     subprocess.run(
         ["cmake", "-G", "Ninja", "-S", ROOT / "gattn" / "kernels" / "cpu", "-B", BUILD,

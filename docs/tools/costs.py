@@ -48,7 +48,9 @@ SMALL = (256, 1_024, 4_096, 16_384)
 
 
 def random_graph(size: int) -> gattn.Graph:
-    """Create a random graph with eight edges per node: four random edges and their reverses."""
+    """Create a random graph with eight edges per node: four random edges, drawn by torch's
+    generator, and their reverses.
+    """
     source, destination = torch.randint(0, size, (2, 4 * size))
     both = torch.stack([torch.cat([source, destination]), torch.cat([destination, source])])
     return gattn.Graph(both, size)
@@ -92,7 +94,9 @@ def path_length(graph: gattn.Graph, starts_at_a_corner: bool) -> str:
 
 
 def measure(graph: gattn.Graph, seconds: float) -> tuple[float, float]:
-    """Measure a forward pass, and a forward pass with backward, for some seconds each."""
+    """Measure a forward pass, and a forward pass with backward, for some seconds each; return the
+    median time of each, in seconds.
+    """
     query = torch.randn(graph.num_dst, HEADS, CHANNELS)
     key, value = torch.randn(2, graph.num_src, HEADS, CHANNELS).unbind()
     leaves = {"query": query, "key": key, "value": value}
@@ -106,7 +110,9 @@ def measure(graph: gattn.Graph, seconds: float) -> tuple[float, float]:
 
 
 def rows_of(family: Family, largest: int, seconds: float) -> list[dict[str, float | str]]:
-    """Return one row for each size."""
+    """Return one row for each size up to ``largest``: sizes, operations, path length, and times in
+    seconds. torch's generator is seeded with 0 for each.
+    """
     rows: list[dict[str, float | str]] = []
     for size in (n for n in family.sizes if n <= largest):
         torch.manual_seed(0)
@@ -126,7 +132,7 @@ def rows_of(family: Family, largest: int, seconds: float) -> list[dict[str, floa
 
 
 def table(name: str, rows: list[dict[str, float | str]]) -> str:
-    """Return the rows as Markdown."""
+    """Return the rows of :func:`rows_of` as Markdown, with times in milliseconds."""
     head = [
         "n", "edges", "operations", "sequential steps", "path length", "forward, ms",
         "forward + backward, ms",
@@ -160,7 +166,9 @@ def note() -> str:
 
 
 def picture(measured: dict[str, list[dict[str, float | str]]], path: Path) -> None:
-    """Draw the times of forward and backward against n, with logarithmic axes."""
+    """Draw the times of forward and backward against n, with logarithmic axes, and write the PNG
+    file ``path``.
+    """
     figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
     for name, rows in measured.items():
         sizes = [float(row["n"]) for row in rows]
@@ -176,7 +184,7 @@ def picture(measured: dict[str, list[dict[str, float | str]]], path: Path) -> No
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure, write the tables and draw the figure."""
+    """Measure, write the tables into the pages of the guide, and write the figure beside them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--largest", type=int, default=LARGE[-1], help="maximum number of nodes of a graph"

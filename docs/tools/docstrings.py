@@ -42,7 +42,7 @@ class MarkdownDocstrings(griffe.Extension):
     """Griffe extension that converts every docstring when it is loaded."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Convert the docstring of a module, class, function or attribute."""
+        """Convert the docstring of a module, class, function or attribute, in place."""
         if obj.is_attribute and str(getattr(obj, "annotation", "")).startswith("Annotated["):
             # Show only the type, because the docstring contains the range and the description.
             obj.annotation = obj.annotation.slice.elements[0]

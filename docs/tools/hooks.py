@@ -18,7 +18,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Insert repository files into pages, and convert links to sources to text."""
+    """Return the text of a page with the repository files that it includes, and with links to
+    sources as text. A page in a folder is returned unchanged.
+    """
     if "/" in page.file.src_uri:
         return markdown
     markdown = INCLUDED.sub(_included, markdown)
@@ -31,7 +33,9 @@ def _included(match: re.Match[str]) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Convert equations to MathML, so that no script is needed."""
+    """Return the HTML of a page with equations as MathML, so that no script is needed. Raises
+    PluginError for an unknown LaTeX command.
+    """
     return EQUATION.sub(_to_mathml, content)
 
 

@@ -19,7 +19,9 @@ IMAGES = PAGE.parent / "images"
 
 
 def main() -> None:
-    """Run the page in an empty folder with a fixed seed, and copy its PNG files."""
+    """Run the page in an empty folder with a fixed seed, and copy its PNG files to ``IMAGES``.
+    Raises CalledProcessError if the page raises an error.
+    """
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     seeded = "\n".join([f"import sys; sys.path.insert(0, {str(PAGE.parents[2])!r})",
                         "import torch; torch.manual_seed(0)", *blocks])  # fmt: skip

@@ -20,7 +20,7 @@ EPOCHS = 20
 
 
 def main() -> None:
-    """Train, select a molecule, explain and draw it."""
+    """Train, select a molecule, explain it, and write its drawing to ``PICTURE``."""
     molecules = data.load_molecules("chembl2321810")
     split = data.random_split(molecules, seed=0)
     smiles, y = molecules.smiles, molecules.y[:, 0].double().numpy()

@@ -65,7 +65,9 @@ def positions(size: int, channels: int = 32) -> Tensor:
 
 
 def graph_itself() -> None:
-    """Draw Zachary's karate club with the attention of a trained GATConv, ordered by faction."""
+    """Draw Zachary's karate club with the attention of a trained GATConv, ordered by faction, and
+    write graphs.png. torch's generator draws the parameters of the layers.
+    """
     club = networkx.karate_club_graph()
     label = torch.tensor([int(club.nodes[i]["club"] == "Officer") for i in club])
     graph = gattn.Graph(club).with_self_loops()
@@ -102,7 +104,9 @@ def graph_itself() -> None:
 
 
 def sets() -> None:
-    """Draw three sets with members of three kinds: a member attends to its own kind."""
+    """Draw three sets with members of three kinds: a member attends to its own kind, drawn by
+    torch's generator; write sets.png.
+    """
     sizes = [9, 4, 14]
     kind = torch.randint(0, 3, (sum(sizes),))
     x = (torch.eye(3)[kind] * 2.5 + 0.3 * torch.randn(sum(sizes), 3)).unsqueeze(1)
@@ -114,7 +118,7 @@ def sets() -> None:
 
 
 def sequences() -> None:
-    """Draw two sequences of tokens with sinusoidal positions."""
+    """Draw two sequences of tokens with sinusoidal positions, and write sequences.png."""
     sizes = [20, 12]
     x = torch.cat([positions(size) for size in sizes])
     figure, axes = panels(3)
@@ -132,7 +136,7 @@ def sequences() -> None:
 
 
 def grids() -> None:
-    """Draw a digit: pixels attend to neighbours of similar brightness."""
+    """Draw a digit: pixels attend to neighbours of similar brightness; write grids.png."""
     image = torch.from_numpy(load_digits().images[0]).float() / 16
     angle = image.flatten() * torch.pi / 2
     x = torch.stack([angle.cos(), angle.sin()], dim=1).unsqueeze(1) * 2
@@ -150,7 +154,7 @@ def grids() -> None:
 
 
 def cross() -> None:
-    """Draw two pairs of sequences: queries attend to the memory in reverse order."""
+    """Draw two pairs of sequences: queries attend to the memory in reverse order; write cross.png."""
     query_sizes, key_sizes = [12, 7], [16, 9]
     memory = torch.cat([positions(size) for size in key_sizes])
     query = torch.cat(
@@ -167,7 +171,9 @@ def cross() -> None:
 
 
 def readouts() -> None:
-    """Draw three graphs with two queries each; the second graph is empty."""
+    """Draw three graphs with two queries each; the second graph is empty; write readouts.png.
+    torch's generator draws the features and the queries.
+    """
     index = torch.tensor([0] * 14 + [2] * 9)
     readout = LearnedQueryReadout(8, 16, num_queries=2, heads=1)
     with torch.no_grad():
@@ -181,7 +187,9 @@ def readouts() -> None:
 
 
 def main() -> None:
-    """Draw all pictures."""
+    """Draw all pictures, each after torch's generator was seeded with 0, and write them to
+    ``FOLDER``.
+    """
     FOLDER.mkdir(exist_ok=True)
     for picture in (graph_itself, sets, sequences, grids, cross, readouts):
         torch.manual_seed(0)

@@ -20,7 +20,7 @@ NAMES = {"gattn": "gattn", "pyg": "PyG"}
 
 
 def main() -> None:
-    """Read the records and draw a panel for time and one for memory."""
+    """Read the records, draw a panel for time and one for memory, and write ``PICTURE``."""
     entries = record.newest(record.RESULTS / "cpu.jsonl")
     cases = [entries[f"power-law/{layer}"] for layer in LAYERS]
     times = [{side: case["seconds"]["training"][side]["median"] for side in NAMES}
@@ -40,7 +40,10 @@ def main() -> None:
 def _panel(
     axes: plt.Axes, title: str, values: list[dict[str, float]], write: Callable[[float], str]
 ) -> None:
-    """Draw a pair of bars for each layer, from top to bottom, with the numbers at their ends."""
+    """Draw a pair of bars for each layer, from top to bottom, with the numbers at their ends, which
+    ``write`` formats. ``values`` has the lengths of the bars of each layer by the names in
+    ``NAMES``.
+    """
     for place, (side, name) in enumerate(NAMES.items()):
         rows = [row + 0.4 * place for row in range(len(LAYERS))]
         lengths = [value[side] for value in values]
