@@ -154,7 +154,7 @@ def grids() -> None:
 
 
 def cross() -> None:
-    """Draw two pairs of sequences: queries attend to the memory in reverse order; write cross.png."""
+    """Draw two pairs of sequences, and write cross.png: queries attend to the memory in reverse."""
     query_sizes, key_sizes = [12, 7], [16, 9]
     memory = torch.cat([positions(size) for size in key_sizes])
     query = torch.cat(

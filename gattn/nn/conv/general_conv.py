@@ -293,7 +293,7 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
         return message * alpha.unsqueeze(-1)
 
     def _message(self, x_i: Tensor, x_j: Tensor, edge_attr: OptTensor) -> Tensor:
-        """Return the messages m_ij of all edges, [e, h, c], from the features [e, d] of their ends."""
+        """Return the messages m_ij of all edges, [e, h, c], from features [e, d] of the ends."""
         message = self.lin_msg(x_j)
         if not self.directed_msg:
             message = message + self.lin_msg_i(x_i)
