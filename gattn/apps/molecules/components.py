@@ -257,18 +257,38 @@ def network_variance(members: Tensor) -> list[Tensor]:
     return [(members - members.mean(0)).square().sum(0) / (len(members) - 1)]
 
 
-def disagreement(means: Tensor, members: Tensor) -> Tensor:
-    """Return the standard deviation over components and networks: the expected error of classes.
+def disagreement(means: Tensor, members: Tensor, weights: Tensor) -> Tensor:
+    r"""Return the standard deviation of a predicted probability over components and networks, with
+    the weights of the prediction.
+
+    .. math::
+        \Bigl(\sum_p w_p\Bigr) \sqrt{\sum_p s_p (m_p - \bar m)^2}, \qquad
+        s_p = \frac{w_p}{\sum_q w_q}, \quad \bar m = \sum_p s_p m_p
+
+    The K networks share the weight of the first component, whose mean is their mean. A constant
+    has the rest of the weight, so that the sum of the weights is a factor of the deviation.
 
     Args:
         means: [P, k, t] means of the components.
-        members: [K, k, t] means of each network.
+        members: [K, k, t] means of each network; K is 0 in a model without networks.
+        weights: [P, t] weights of the components, or [P] if they are equal for all targets.
 
     Returns:
-        [k, t].
+        [k, t] float64.
+
+    Example:
+        >>> means = torch.tensor([0.2, 0.8])[:, None, None]
+        >>> round(disagreement(means, means[:1], torch.tensor([0.9, 0.1])).item(), 3)
+        0.18
     """
-    predictions = torch.cat([means, members])
-    return (predictions - predictions.mean(0)).square().mean(0).sqrt()
+    weights = weights.view(len(weights), 1, -1)
+    if len(members):
+        means = torch.cat([members, means[1:]])
+        each = weights[:1].expand(len(members), -1, -1) / len(members)
+        weights = torch.cat([each, weights[1:]])
+    total = weights.sum(0)
+    apart = means - (weights * means).sum(0) / total
+    return ((weights * apart.square()).sum(0) * total).sqrt()
 
 
 def calibrate(
@@ -361,7 +381,8 @@ def calibrate(
     chosen = fit(torch.ones(len(y_val), dtype=torch.bool))
     means = components.means(members, left_out[0], forest_all)
     sources = components.error_inputs(means, members, left_out[1])
-    mean, std = stacking.combine(means, chosen[0]) + chosen[2], disagreement(means, members)
+    mean = stacking.combine(means, chosen[0]) + chosen[2]
+    std = disagreement(means, members, chosen[0])
     for fold in range(int(folds.max()) + 1):
         inside = folds == fold
         weights, coefficients, offset = fit(~inside) if not inside.all() else chosen

@@ -409,7 +409,7 @@ class MoleculePredictor(Components):
                 std = stacking.extrapolated_std(std, similarities, least, self.scale)
             else:
                 mean = mean + self._tensors.get("offset", 0.0)
-                std = disagreement(means, outputs)
+                std = disagreement(means, outputs, self._tensors["weights"])
             named = dict(zip(self.names, means))
             return Prediction(mean, std, named, outputs, similarities)
 

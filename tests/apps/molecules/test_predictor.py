@@ -111,14 +111,18 @@ def test_predictions_of_classes_with_missing_labels_are_probabilities() -> None:
     y = torch.stack([y[:, 1], (y[:, 0] > 6).double()], 1)
     y[::4, 0] = torch.nan
     y[60:, 1] = torch.nan  # The validation part has no label of the second target.
-    predictor = fitted(y, "classification")
+    predictor = fitted(y, "classification", ensemble=2)
     prediction = predictor.predict(inputs)
     assert predictor.validation.mean.isfinite().all()
     means = prediction.component_means.values()
     for probability in (prediction.mean, prediction.member_predictions, *means):
         assert ((probability >= 0) & (probability <= 1)).all()
     assert ((prediction.mean > 0.5) == (y == 1))[y.isfinite()].double().mean() > 0.9
-    assert (prediction.std >= 0).all()
+    network, *others = predictor.weights_of(1).values()
+    w = torch.tensor([network / 2, network / 2, *others])[:, None]
+    x = torch.stack([*prediction.member_predictions, *list(means)[1:]])[..., 1]
+    square = w.sum() * (w * x.square()).sum(0) - (w * x).sum(0).square()
+    torch.testing.assert_close(prediction.std[:, 1], square.sqrt(), rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("model", ["stacked", "attention", "gp"])

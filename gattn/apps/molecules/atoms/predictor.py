@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gattn.apps.fitting.settings import check_fraction
 from gattn.apps.fitting.tasks import Task
-from gattn.apps.molecules.components import NetworkPredictor, network_variance
+from gattn.apps.molecules.components import NetworkPredictor, disagreement, network_variance
 from gattn.apps.molecules.members import (
     PREDICTION_BATCH,
     MoleculeBatches,
@@ -310,8 +310,8 @@ class AtomPrediction:
     Attributes:
         mean: [n, o] float64, in the target's unit; for two classes the probability of class 1, for
             several classes the probabilities of the classes of all targets.
-        std: [n, o] float64, the standard deviation of the expected error; for classes half of the
-            difference between the components.
+        std: [n, o] float64, the standard deviation of the expected error; for classes that of the
+            probability over the components.
         component_means: mean [n, o] of each component: ``"attention"``, ``"environments"``.
         radius: [n] int64, the radius of the largest environment that the training molecules
             contain; -1 for an unknown atom.
@@ -438,7 +438,7 @@ class AtomPredictor(NetworkPredictor):
         if not self.task.is_class:
             std = predicted_std(sources, self._tensors["spread"])
         else:
-            std = (means[0] - means[1]).abs() / 2
+            std = disagreement(means, means[:1], self._tensors["weights"])
         return AtomPrediction(mean, std, dict(zip(self.names, means)), radius, graphs)
 
     def _calibrate(self, val: LabelledMolecules) -> None:
