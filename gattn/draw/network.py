@@ -84,7 +84,7 @@ def sample_network(
         return np.arange(nodes)
     group = np.zeros(nodes, np.int64) if classes is None else array(classes).astype(np.int64)
     quota = _quotas(np.bincount(group), most)
-    pairs = np.unique(np.sort(pairs[:, pairs[0] != pairs[1]], axis=0), axis=1)
+    pairs = _lines(pairs)
     both = np.concatenate([pairs, pairs[::-1]], 1)
     both = both[:, np.argsort(both[0], kind="stable")]
     first = np.searchsorted(both[0], np.arange(nodes + 1))
@@ -108,6 +108,13 @@ def sample_network(
         if len(chosen) == most:
             break
     return np.sort(np.array(chosen, np.int64))
+
+
+def _lines(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the different lines [2, l] of edges [2, e]: both directions of an edge are one line,
+    and self-loops are not drawn.
+    """
+    return np.unique(np.sort(pairs[:, pairs[0] != pairs[1]], axis=0), axis=1)
 
 
 def _quotas(counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:
@@ -159,7 +166,8 @@ def draw_network(
             no drawn node has a ring.
         uncertain_text: meaning of the hollow nodes in the legend, in the same way.
         most: maximum number of nodes to draw, which :func:`sample_network` chooses. If not all
-            nodes or edges are drawn, a text above the picture says so.
+            nodes or edges are drawn, a text above the picture says so; it counts both directions
+            of an edge as one.
         max_edges: maximum number of edges to draw, those of largest weight, and at least the one of
             largest weight into each node; None for 1.5 per node, and at least 300.
         title: line above the picture.
@@ -190,13 +198,13 @@ def draw_network(
     if rare:
         value, names = _frequent(value, names)
     chosen = sample_network(pairs, nodes, most=most, classes=value if len(names) else None)
-    all_edges = int((pairs[0] != pairs[1]).sum())
+    all_edges = _lines(pairs).shape[1]
     pairs, strength = _among(pairs, strength, chosen, nodes)
     value, ringed, hollow = value[chosen], ringed[chosen], hollow[chosen]
     hollow &= not hollow.all()
     limit = max(FEW_EDGES, int(EDGES_PER_NODE * len(chosen))) if max_edges is None else max_edges
     mask = strongest_edges(pairs, strength, limit)
-    part = _part_drawn(len(chosen), nodes, int(mask.sum()), all_edges)
+    part = _part_drawn(len(chosen), nodes, _lines(pairs[:, mask]).shape[1], all_edges)
     layout = lay_out(pairs[:, mask], np.clip(strength[mask], 1e-6, None), len(chosen))
     texts = [_label(str(labels[node])) for node in chosen.tolist()] if len(labels) else []
     if top_labels is not None:

@@ -200,12 +200,14 @@ def test_sample_has_nodes_of_every_class_and_few_neighbours_of_a_hub():
     assert set(np.bincount(classes[chosen])[:2]) == {11, 9}
 
 
-def test_title_states_the_numbers_of_drawn_nodes_and_edges(axes):
+def test_title_states_the_numbers_of_drawn_nodes_and_lines(axes):
     edges = np.array([(i, j) for i in range(30) for j in range(30) if i != j]).T
     for options in ({}, {"max_edges": 100}, {"most": 20}):
         draw_network(edges, **{"max_edges": 1000, **options})
     note = "edges, those of largest weight"
-    titles = ["", f"drawn: 100 of 870 {note}", f"drawn: 20 of 30 nodes and\n380 of 870 {note}"]
+    all_lines, some, among = (len(panel.collections[0].get_paths()) for panel in axes)
+    assert (all_lines, among) == (30 * 29 / 2, 20 * 19 / 2)
+    titles = ["", f"drawn: {some} of 435 {note}", f"drawn: 20 of 30 nodes and\n190 of 435 {note}"]
     assert [panel.get_title(loc="left") for panel in axes] == titles
 
 
