@@ -72,7 +72,7 @@ class SampledPredictor(ResidualPredictor):
     @torch.no_grad()
     def predict(self, graph: AttributedGraph) -> Tensor:
         """Return probabilities [n, classes], or numbers [n, 1] in the unit of the labels, as
-        float64.
+        float64. The argument and the errors are those of :meth:`NodePredictor.predict`.
         """
         hidden = self.embed(graph)
         out = torch.cat([self.network.out(hidden[rows]) for rows in pieces(len(hidden))])
@@ -80,7 +80,9 @@ class SampledPredictor(ResidualPredictor):
 
     @torch.no_grad()
     def embed(self, graph: AttributedGraph) -> Tensor:
-        """Return the input of the output layer for each node, [n, width] float32."""
+        """Return the input of the output layer for each node, [n, width] float32. The argument and
+        the errors are those of :meth:`NodePredictor.predict`.
+        """
         network = self.network
         with limited_threads(ALL, self.threads):
             inputs, n = self._sampled(graph), len(graph)
@@ -115,7 +117,8 @@ class SampledPredictor(ResidualPredictor):
         """Return for each layer edges [2, e] and their attention weights [e, h]. The edges are
         sampled around at most 64 nodes, one of which is the node with the most incoming edges.
 
-        The weights of a node sum to 1 over its sampled edges.
+        The weights of a node sum to 1 over its sampled edges. The sample depends only on the graph
+        and on the seed of the settings.
         """
         seeds = sample(np.arange(len(graph)), SHOWN_SEEDS - 1, self.settings.seed)
         most = int(torch.bincount(graph.edge_index[1], minlength=1).argmax())

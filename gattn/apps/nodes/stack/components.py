@@ -113,6 +113,9 @@ class Components:
 
         Returns:
             The models, and their predictions [n, outputs] for all nodes, by name.
+
+        Warns:
+            ConvergenceWarning: a logistic regression did not converge; see :meth:`Linear.fit`.
         """
         seed, train, outputs, is_class = to.seed, to.train, to.outputs, to.is_class
         blocks = Blocks(x, neighbours, None if like is None else like.reduction, seed)

@@ -73,7 +73,8 @@ class ConsistentNetworks(nn.Module):
     would prevent this.
 
     The first product is computed before the propagation, so that only the hidden features are
-    propagated, together for all networks.
+    propagated, together for all networks. The constructor does not set the weights: call
+    :meth:`reset_parameters`, which training needs, or ``load_state_dict`` before the first use.
 
     Args:
         features: number of features.
@@ -113,7 +114,9 @@ class ConsistentNetworks(nn.Module):
                 weight.uniform_(-bound, bound, generator=self.generator)
 
     def forward(self, inputs: Inputs) -> Tensor:
-        """Return logits [n, r, outputs] of r networks."""
+        """Return logits [n, r, outputs] of r networks. In training mode, the dropout draws from the
+        generator of :meth:`reset_parameters`.
+        """
         table = self.table.view(-1, NETWORKS, WIDTH)
         table = self._drop(table, (len(table), NETWORKS, 1)).flatten(1)
         hidden = aggregate(inputs.values, table[:, None], inputs.words)[:, 0]
@@ -184,7 +187,9 @@ class ConsistentNetworks(nn.Module):
         return model.eval()
 
     def _loss(self, out: Tensor, rows: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of outputs [n, r, c]. The nodes ``rows`` have the labels ``target``."""
+        """Return the loss of outputs [n, r, c], a scalar, of which all n nodes have a part. The
+        nodes ``rows`` [k] have the classes ``target`` [k].
+        """
         repeated = target[:, None].expand(-1, NETWORKS)
         logs = out.log_softmax(2)
         fit = F.nll_loss(logs[rows].flatten(0, 1), repeated.flatten()) * NETWORKS

@@ -166,7 +166,8 @@ def _logistic(
 ) -> Iterator[Linear]:
     """Yield logistic regressions fitted to features [k, d] and classes [k]. There is one for each
     inverse penalty in ``strengths``, and each fit starts from the previous one. If the k nodes have
-    a single class, there is one constant model with the penalty 0.
+    a single class, there is one constant model with the penalty 0. scikit-learn issues a
+    ConvergenceWarning for a fit that stops after :data:`ITERATIONS` steps.
     """
     from sklearn.linear_model import LogisticRegression
 

@@ -36,7 +36,9 @@ class Perceptron(nn.Module):
     .. math:: W_2 \, \mathrm{relu}(\mathrm{norm}(W_0 s + W_1 (x - \mu) / \sigma))
 
     The sparse features s are scaled by one factor for each block, so that they stay sparse. The
-    first layer sums the columns of W_0 for the entries that are not zero.
+    first layer sums the columns of W_0 for the entries that are not zero. The constructor does not
+    set the weights: call :meth:`reset_parameters`, which training needs, or ``load_state_dict``
+    before the first use.
 
     Args:
         blocks: number of blocks of sparse features.
@@ -83,7 +85,8 @@ class Perceptron(nn.Module):
             self.table.normal_(0, 0.3, generator=self.generator)
 
     def forward(self, sparse: Matrix, x: Tensor) -> Tensor:
-        """Return logits or standardised numbers [k, outputs].
+        """Return logits or standardised numbers [k, outputs]. In training mode, the dropout draws
+        from the generator of :meth:`reset_parameters`.
 
         Args:
             sparse: [k, s] scaled sparse features (CSR); not read if there are none.

@@ -73,6 +73,13 @@ class StackedPredictor:
     that were fitted in the same way without a third of this part, so that the sets have their
     coverage with the final models. A compact graph has no second fit, because it would take long.
 
+    Args:
+        settings: settings of the model and of its training.
+        network: the trained attention network.
+        components: the other fitted models.
+        combination: weights of the components.
+        training: the training nodes, by which a changed network is matched.
+
     Attributes:
         settings: settings of the model and of its training.
         task: type of the labels.
@@ -206,21 +213,24 @@ class StackedPredictor:
 
     def predict(self, graph: AttributedGraph) -> Tensor:
         """Return probabilities [n, classes], or numbers [n, 1] in the unit of the labels, as
-        float64.
+        float64. The argument and the errors are those of :meth:`NodePredictor.predict`. The
+        predictions of the components for the last graph are stored in the model.
         """
         return self._in_unit(self.combination.predict(self._parts(graph)))
 
     def predict_edited(self, graph: AttributedGraph, original: AttributedGraph) -> Tensor:
-        """Predict a graph that was created from ``original`` by removing edges or attribute values.
+        """Predict a graph that was created from ``original`` by removing edges or attribute values;
+        see :meth:`predict`.
 
-        The models that read labels are used if ``original`` has nodes of the training.
+        The models that read labels are used if ``original`` has nodes of the training. Nodes have
+        the same positions in both graphs.
         """
         parts = self._predict_components(graph, self.training_places(original))
         return self._in_unit(self.combination.predict(parts))
 
     def component_predictions(self, graph: AttributedGraph) -> dict[str, Tensor]:
         """Return a dictionary from the name of each model in the stack to its predictions, [n,
-        outputs].
+        outputs], in the unit of the labels; see :meth:`predict` for the graph.
 
         Models that read labels are left out for another network than that of :meth:`fit`.
         """

@@ -50,7 +50,8 @@ class ResidualNetwork(nn.Module):
     .. math:: h^{(0)} = \mathrm{relu}\bigl(\mathrm{norm}(W x + b)\bigr), \qquad
         h^{(l+1)} = \mathrm{relu}\bigl(\mathrm{norm}(\mathrm{conv}(h^{(l)}) + W_l h^{(l)})\bigr)
 
-    A linear layer computes the outputs from the last hidden vectors.
+    A linear layer computes the outputs from the last hidden vectors. The initial weights are drawn
+    by torch's global generator.
 
     Args:
         settings: settings; the sizes are read.
@@ -96,7 +97,9 @@ class ResidualNetwork(nn.Module):
         return x
 
     def read(self, x: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Return the first hidden vectors [m, width] of nodes with features [m, d]."""
+        """Return the first hidden vectors [m, width] of nodes with features [m, d]. The labels are
+        read only by :class:`LabelledNetwork`.
+        """
         return self.norms[0](self._project(x)).relu()
 
     def _project(self, x: Tensor) -> Tensor:
@@ -152,8 +155,9 @@ class LabelledNetwork(ResidualNetwork):
 
     def forward(self, inputs: FieldInput) -> Tensor:
         """Return the outputs [k, outputs] of k nodes, from their receptive field, its features and
-        its labels. In training, random nodes read their labels and are no targets; torch's
-        generator draws them.
+        its labels. In training, random nodes read their labels and are no targets, because no
+        gradient flows through their outputs; torch's generator draws them, and the normalisations
+        update their running means.
         """
         if inputs.labels is None or not self.training:
             return super().forward(inputs)
@@ -207,7 +211,8 @@ class LabelledPredictor(ResidualPredictor):
         self, graph: AttributedGraph, train: NDArray[np.int64], labels: NDArray[np.float32]
     ) -> Tensor:
         """Return probabilities [n, classes], given one-hot labels [k, classes] of the nodes
-        ``train`` [k].
+        ``train`` [k], which are indices in this graph. See :meth:`NodePredictor.predict` for the
+        graph and the errors.
         """
         whole = self._whole(graph)
         inputs = torch.zeros(whole.x.shape[0], self.outputs)
@@ -246,7 +251,9 @@ def residual_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSetti
 
 
 def with_defaults(settings: NodeSettings, defaults: Mapping[str, Any]) -> NodeSettings:
-    """Return settings with other default values: those that the user changed stay."""
+    """Return settings with other default values. A setting that differs from the default of
+    :class:`NodeSettings` was changed by the user, and stays.
+    """
     usual = NodeSettings()
     same = {n: v for n, v in defaults.items() if getattr(settings, n) == getattr(usual, n)}
     return replace(settings, **same)

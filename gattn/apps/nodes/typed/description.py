@@ -37,10 +37,11 @@ def describe_network(network: TypedNetwork, encoder: FeatureEncoder) -> str:
 
 
 def node_titles(graph: AttributedGraph) -> tuple[list[str], np.ndarray]:
-    """Return the names of all nodes in the order in which an attention network reads them, and the
-    position of the type of each.
+    """Return the names of all nodes of a graph with several types, in the order in which an
+    attention network reads them, and the position of the type of each, [m] int64.
 
-    The name of a node that is not predicted is followed by its type.
+    The labelled type has the position 0, and the others follow by name. The name of a node that is
+    not predicted is followed by its type.
     """
     network = graph.network
     assert network is not None

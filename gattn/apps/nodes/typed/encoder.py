@@ -233,7 +233,7 @@ def _offset(relation: Relation, network: TypedNetwork) -> int:
 
 def _bipartite(relation: Relation, network: TypedNetwork) -> AttributedGraph:
     """Return the edges of a relation as a directed graph among its sources and, after them, its
-    destinations.
+    destinations; if both are of one type, the graph has the nodes of this type once.
     """
     edges, offset = network.edges[relation], _offset(relation, network)
     names = list(network.nodes[relation.source].names)

@@ -48,7 +48,9 @@ class Messages:
         return Messages(self.pairs.flip(0), self.features, self.weights)
 
     def matrix(self, sources: int, destinations: int) -> Matrix:
-        """Return the sparse matrix [destinations, sources] of the weights of the edges."""
+        """Return the sparse matrix [destinations, sources] of the weights of the edges, in which
+        those of repeated edges are added. Without weights, every entry is 1.
+        """
         source, destination = self.pairs.numpy()
         values = np.ones(len(source), np.float32) if self.weights is None else self.weights.numpy()
         shape = destinations, sources

@@ -155,7 +155,9 @@ def typed_network_graph(
 
 
 def with_projection(graph: AttributedGraph) -> AttributedGraph:
-    """Return the graph with the edges between labelled nodes that result from its network."""
+    """Return the graph with the edges between labelled nodes that result from its network, for
+    which messages are sent in both directions of every relation, without weights.
+    """
     network = graph.network
     assert network is not None
     sizes = {kind: network.size(kind) for kind in network.types}
@@ -170,8 +172,8 @@ def with_projection(graph: AttributedGraph) -> AttributedGraph:
 
 @contextmanager
 def titled(title: str) -> Iterator[None]:
-    """Add the name of a table to the error messages of a reader. GraphError is raised again with
-    the longer message.
+    """Add the name of a table to the error messages of a reader: a ValueError in the ``with`` block
+    is raised as a GraphError with the longer message.
     """
     try:
         yield
