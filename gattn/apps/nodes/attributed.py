@@ -171,8 +171,9 @@ class AttributedGraph(Nodes):
         return self if self.compact else self._with_edges_of_data(True)
 
     def _with_edges_of_data(self, compact: bool) -> AttributedGraph:
-        """Return the graph with each edge of the data once. Raises GraphError if an edge leads to a
-        node that does not exist.
+        """Return the graph with each edge of the data once, as int32 if ``compact`` is True, and
+        without inputs of the edges. Raises GraphError if an edge leads to a node that does not
+        exist.
         """
         table = self.edge_table
         pairs = torch.cat([table.pairs, table.pairs.flip(0)], 1) if table.two_way else table.pairs

@@ -103,10 +103,12 @@ class ColumnEncoder:
         return ColumnEncoder(tuple(columns), width, "columns" if columns else "structure"), notes
 
     def read_columns(self, nodes: Nodes) -> Tensor:
-        """Encode nodes as features, [n, width] float32, dense or CSR; without columns, [n, 0].
+        """Encode nodes as features, [n, width] float32, dense or CSR; without columns, [n, 0]. If
+        the source is ``"x"``, the result is the tensor ``x`` of the nodes, and no copy.
 
         Raises:
-            GraphError: the nodes lack an attribute or features ``x`` that the encoder reads.
+            GraphError: the nodes lack an attribute or features ``x`` that the encoder reads, or a
+                numeric attribute has a value that is no finite number.
         """
         if self.source == "x":
             if nodes.x is None or nodes.x.shape[1] != self.width:
@@ -314,6 +316,9 @@ def learn_columns(
     Returns:
         The encoders of the columns that have features, and notes for the user.
 
+    Raises:
+        GraphError: a number is infinite.
+
     Example:
         >>> table = pd.DataFrame({"age": ["31", "45", None], "kind": ["a", "b", "a"]})
         >>> [(column.name, column.kind, column.width) for column in learn_columns(table, table)[0]]
@@ -329,7 +334,9 @@ def learn_columns(
 
 
 def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, list[str]]:
-    """Choose the encoding of a column by its values; None, with a note, if it is not used."""
+    """Choose the encoding of a column by its values, and return its encoder and notes; None and a
+    note if it is not used. Raises GraphError if a number is infinite.
+    """
     missing, numbers = is_missing(values), as_numbers(values)
     if values.dtype.kind in NUMERIC and not np.isnan(numbers[~missing]).any():
         # The numbers are not converted to texts, because that is slow for many nodes.
@@ -369,7 +376,9 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
 
 
 def _learn_numbers(name: str, values: pd.Series, where: Where) -> tuple[Column, list[str]]:
-    """Return the encoder of a numeric column, and notes."""
+    """Return the encoder of a column with at least one number and no texts, and notes. Raises
+    GraphError if a number is infinite.
+    """
     missing = is_missing(values, numbers=True)
     numbers = _checked_numbers(values, where)[~missing]
     # If all numbers are equal, rounding can make their standard deviation positive, so it is set to

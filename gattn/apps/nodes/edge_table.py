@@ -204,7 +204,7 @@ class EdgeInputs(EdgeStructure):
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 
     def select(self, edges: NDArray[np.bool_], arcs: NDArray[np.bool_]) -> EdgeInputs:
-        """Return the inputs for some of the edges.
+        """Return the inputs for some of the edges; ``rows`` and ``row_features`` remain complete.
 
         Args:
             edges: [e] mask of the edges of ``edge_index``.

@@ -162,8 +162,9 @@ def is_date_column(values: pd.Series) -> bool:
 
 
 def edge_weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
-    """Return the weights [m] float64 in a column. Raises GraphError if a weight is missing, is
-    negative, is not a number, or is above :data:`LARGEST`.
+    """Return the weights [m] float64 in a column. Raises GraphError, whose message describes the
+    position by ``where``, if a weight is missing, is no finite number, is negative, is above
+    :data:`LARGEST`, or is between 0 and :data:`SMALLEST`.
     """
     title = f"weights of edges (column {values.name!r})"
     missing, weights = is_missing(values, numbers=True), as_numbers(values)
@@ -188,8 +189,8 @@ def edge_weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
 
 def learn_weights(edges: EdgeTable, name: str, where: Where) -> tuple[float, float, list[str]]:
     """Return the mean of the positive weights, the standard deviation of their logarithms (1 if
-    they are all equal), and notes. Raises GraphError if the column does not exist, if no weight is
-    positive, or if one is missing, negative or not a number.
+    they are all equal), and notes. Raises GraphError if no weight is positive, and for the faults
+    of :func:`edge_column` and :func:`edge_weights`.
     """
     weights = edge_weights(edge_column(edges, name), where)
     positive = weights[weights > 0]
@@ -212,7 +213,7 @@ def all_zero(name: str) -> str:
 def learn_types(edges: EdgeTable, name: str) -> tuple[Column | None, list[str]]:
     """Return the column of edge types, whose categories begin with the most frequent type, and
     notes. The first :data:`TYPES` types have features of their own. The column is None if there are
-    fewer than two types. Raises GraphError if the column does not exist.
+    fewer than two types. Raises GraphError for the faults of :func:`edge_column`.
     """
     texts = as_texts(edge_column(edges, name), gaps=False)
     counts = Counter(text for text in texts if text)

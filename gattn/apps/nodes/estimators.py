@@ -310,6 +310,9 @@ class NodeEstimator(SerializableEstimator, Parameters):
         Raises:
             NotFittedError: the estimator was not fitted.
             GraphError: the graph lacks an attribute, or no graph was passed to a loaded estimator.
+
+        Warns:
+            UserWarning: another graph has values that did not occur in training; see :meth:`read`.
         """
         read = self.read(graph)
         return self.predictor_.embed(read).numpy()
@@ -330,6 +333,9 @@ class NodeEstimator(SerializableEstimator, Parameters):
         Raises:
             NotFittedError: the estimator was not fitted.
             GraphError: the graph lacks an attribute, or no graph was passed to a loaded estimator.
+
+        Warns:
+            UserWarning: another graph has values that did not occur in training; see :meth:`read`.
         """
         read = self.read(graph)
         layers = self.predictor_.attention(read)
@@ -339,7 +345,8 @@ class NodeEstimator(SerializableEstimator, Parameters):
         """Read a graph in any supported format; None stands for the graph that was passed to
         ``fit``.
 
-        Warns about attribute values that did not occur in training and therefore have no feature.
+        Warns about attribute values that did not occur in training and therefore have no feature,
+        and about labels of the training that a stack cannot use for this graph.
 
         Raises:
             NotFittedError: the estimator was not fitted.
@@ -395,9 +402,10 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return splits.random_node_split(y, self.seed, fractions, by_class=by_class), []
 
     def _held_out(self, graph: GraphLike | None, y: Any) -> tuple[Tensor, Tensor]:
-        """Return labels with which the model can be scored, and the predictions of their nodes. By
-        default, these are the labels that ``fit`` did not use. Raises GraphError if there are no
-        such labels.
+        """Return k labels with which the model can be scored, [k] float64, and the predictions of
+        their nodes, [k, outputs]. By default, these are the labels that ``fit`` did not use. Raises
+        GraphError if there are no such labels, if ``y`` cannot be read, and as :meth:`read`, with
+        its warnings.
         """
         read = self.read(graph)
         if graph is not None or y is not None:
@@ -482,6 +490,9 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         Raises:
             NotFittedError: the estimator was not fitted.
             GraphError: the graph lacks an attribute, or no graph was passed to a loaded estimator.
+
+        Warns:
+            UserWarning: another graph has values that did not occur in training; see :meth:`read`.
         """
         best = self.predict_proba(graph).argmax(1)
         return self.classes_[best]
@@ -489,7 +500,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     def predict_proba(self, graph: GraphLike | None = None) -> np.ndarray:
         """Return the probability of each class for each node, [n, classes] float64.
 
-        The argument and the errors are the same as for :meth:`predict`.
+        The columns are in the order of ``classes_``. The argument, the errors and the warnings are
+        the same as for :meth:`predict`.
         """
         read = self.read(graph)
         return self.predictor_.predict(read).numpy()
@@ -506,7 +518,11 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
             coverage: the probability, above 0 and below 1.
 
         Returns:
-            [n, classes] bool: True for each class in the set.
+            [n, classes] bool: True for each class in the set, in the order of ``classes_``.
+
+        Raises:
+            ValueError: the coverage is not in (0, 1).
+            NotFittedError, GraphError: as in :meth:`predict`, with its warnings.
         """
         return self.sets(torch.from_numpy(self.predict_proba(graph)), coverage).numpy()
 
@@ -531,7 +547,12 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
             From 0 to 1.
 
         Raises:
-            GraphError: no node is labelled.
+            NotFittedError: the estimator was not fitted.
+            GraphError: no such node is labelled, a label is no class of the training, or the graph
+                cannot be read.
+
+        Warns:
+            UserWarning: another graph has values that did not occur in training; see :meth:`read`.
         """
         truth, predicted = self._held_out(graph, y)
         return float(accuracy_score(truth.numpy(), predicted.argmax(1).numpy()))
@@ -594,6 +615,9 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         Raises:
             NotFittedError: the estimator was not fitted.
             GraphError: the graph lacks an attribute, or no graph was passed to a loaded estimator.
+
+        Warns:
+            UserWarning: another graph has values that did not occur in training; see :meth:`read`.
         """
         read = self.read(graph)
         return self.predictor_.predict(read)[:, 0].numpy()
@@ -610,6 +634,10 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         Args:
             graph: as in :meth:`predict`.
             coverage: the probability, above 0 and below 1.
+
+        Raises:
+            ValueError: the coverage is not in (0, 1).
+            NotFittedError, GraphError: as in :meth:`predict`, with its warnings.
         """
         low, high = self.intervals(torch.from_numpy(self.predict(graph))[:, None], coverage)
         return low[:, 0].numpy(), high[:, 0].numpy()
@@ -621,8 +649,9 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         return self.calibrator_.interval(mean, torch.ones_like(mean), coverage=coverage)
 
     def score(self, graph: GraphLike | None = None, y: Any = None) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return R² on the labelled nodes, which are chosen as in :meth:`NodeClassifier.score`.
-        Raises GraphError if no such node has a label.
+        """Return R² on the labelled nodes. The arguments, the choice of the nodes and the warnings
+        are those of :meth:`NodeClassifier.score`. Raises GraphError if no such node has a label, a
+        label is no finite number, or the graph cannot be read.
         """
         truth, predicted = self._held_out(graph, y)
         return float(r2_score(truth.numpy(), predicted[:, 0].numpy()))

@@ -46,7 +46,8 @@ def matrix_edges(rows: Sequence[Sequence[Any]]) -> tuple[pd.DataFrame, NDArray[n
     nodes are numbered from 0, and a large square is a matrix with any diagonal.
 
     Args:
-        rows: cells of the file; the first row is the header.
+        rows: cells of the file; the first row is the header. There is at least one row, and each
+            has a cell.
 
     Returns:
         A table of the columns source, target and weight, and the index in ``rows`` of each edge.
@@ -170,6 +171,7 @@ def read_list(
         GraphError: the file is not a text in that encoding, a line names fewer than two nodes,
             lines have different separators, or the file has another format: for example lines of
             three names, or an adjacency list.
+        FileNotFoundError: the file does not exist.
     """
     try:
         text = read_text(path, encoding)
@@ -536,7 +538,8 @@ class GraphReading:
 
     def _read_markup(self, path: Path, directed: bool | None) -> AttributedGraph:
         """Read a GraphML, GML or GEXF file, which contains the nodes, too. Raises GraphError if a
-        table of nodes was passed, too, or the file cannot be read.
+        table of nodes was passed, too, or the file cannot be read, and ImportError if networkx is
+        missing.
         """
         if self.nodes:
             raise GraphError(
@@ -546,7 +549,8 @@ class GraphReading:
 
     def _read_edges(self, path: Path, *, directed: bool, compact: bool) -> AttributedGraph:
         """Read a table or list of edges and, if there is one, the table of nodes. Raises GraphError
-        for another ending, and if there are no edges or no nodes.
+        for another ending, for a table that cannot be read, and if there are no edges or no nodes,
+        and FileNotFoundError if the table of nodes does not exist.
         """
         ending, ends = path.suffix.lower(), (self.source, self.target)
         if ending not in TABLES + LISTS:
@@ -681,8 +685,8 @@ def _parse_markup(path: Path) -> networkx.Graph:
 
 def _named_by_label(graph: networkx.Graph) -> networkx.Graph:
     """Return a copy of the graph of a GML file in which the nodes are named by their labels, and
-    have no attribute ``label``. If two labels are equal, or a node has none, the graph is returned
-    unchanged.
+    have no attribute ``label``; the attribute is removed from the argument, too. If two labels are
+    equal, or a node has none, the graph itself is returned unchanged.
     """
     import networkx
 
@@ -696,7 +700,8 @@ def _named_by_label(graph: networkx.Graph) -> networkx.Graph:
 
 
 def _without_names(graph: networkx.Graph) -> networkx.Graph:
-    """Remove the node labels of a GEXF file if every label equals the name of its node.
+    """Remove the node labels of the graph of a GEXF file in place if every label equals the name of
+    its node, and return the graph.
 
     networkx writes such labels for nodes without a label.
     """

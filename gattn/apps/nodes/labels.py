@@ -175,7 +175,8 @@ def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
         where: describes the position of a node.
 
     Raises:
-        GraphError: there are fewer than two different labels, or too many to be classes.
+        GraphError: there are fewer than two different labels, or too many to be classes, or a label
+            is a list.
     """
     present = _stripped(values).loc[~is_missing(values)]
     if lists := [value for value in present if isinstance(value, LISTS)]:

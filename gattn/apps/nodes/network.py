@@ -47,7 +47,8 @@ class AttentionNetwork(nn.Module):
 
     .. math:: h^{(l+1)} = \mathrm{elu}\bigl(\mathrm{conv}(\mathrm{dropout}(h^{(l)}))\bigr)
 
-    The last layer has one output per class, or number, and averages its heads.
+    The last layer has one output per class, or number, and averages its heads. The initial weights
+    are drawn by torch's global generator.
 
     Args:
         settings: settings; the layer type and the sizes are read.
@@ -106,7 +107,8 @@ class AttentionNetwork(nn.Module):
 @torch.no_grad()
 def attention_weights(network: nn.Module, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
     """Return the edges [2, e], including added self-loops, and the attention weights [e, h] of each
-    layer of a network; global attention is not included.
+    layer of a network; global attention is not included. The network must be in evaluation mode,
+    because dropout would change the weights.
     """
     with record_attention(network) as records:
         network(inputs)

@@ -75,8 +75,8 @@ class NetworkGraph(NamedTuple):
 
     @classmethod
     def of(cls, graph: AttributedGraph, x: Tensor) -> NetworkGraph:
-        """Return the graph that a network reads, given the features x [n, d] of the graph's
-        nodes.
+        """Return the graph that a network reads, given the features x [n, d] of the graph's nodes.
+        The inputs of a network with several types must have been attached by an encoder.
         """
         if graph.network is None:
             return cls(x, graph.edge_index, graph.edge_terms)
@@ -166,7 +166,7 @@ class NodePredictor:
         on_epoch: Callable[[EpochRecord], None],
         threads: int,
     ) -> History:
-        """Train the network of an untrained model, and return its history.
+        """Train the network of an untrained model in place, and return its history.
 
         The arguments are those of :meth:`fit`; ``y`` [n] are classes or standardised numbers.
         Raises TrainingError if the loss is not finite.
@@ -210,6 +210,15 @@ class NodePredictor:
     def predict(self, graph: AttributedGraph) -> Tensor:
         """Return probabilities [n, classes], or numbers [n, 1] in the unit of the labels, as
         float64.
+
+        Args:
+            graph: the graph with the inputs of its edges, which ``encoder.attach_edges`` returned.
+                The model stores it with its features until the next graph is predicted.
+
+        Raises:
+            GraphError: the graph lacks an attribute that the model reads.
+            RuntimeError: the model reads columns of edges or several types of nodes, and the graph
+                was not passed through ``attach_edges``.
         """
         with limited_threads(graph_elements(graph, self.settings), self.threads):
             return self.in_unit(self.network(self._whole(graph))[: len(graph)].double())
@@ -229,7 +238,8 @@ class NodePredictor:
     @torch.no_grad()
     def embed(self, graph: AttributedGraph) -> Tensor:
         """Return the input of the last layer for each node, [n, width] float32; for one layer
-        without skip connections, the features that it reads.
+        without skip connections, the features that it reads. The argument and the errors are those
+        of :meth:`predict`.
         """
         with limited_threads(graph_elements(graph, self.settings), self.threads):
             embedding = self.network.embed(self._whole(graph))
@@ -239,7 +249,8 @@ class NodePredictor:
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
         """Return for each layer the edges [2, e], including added self-loops, and the attention
         weights [e, h]. With several types of nodes, the edges join the nodes of all types, of which
-        those of the predicted type are the first.
+        those of the predicted type are the first. The argument and the errors are those of
+        :meth:`predict`.
         """
         with limited_threads(graph_elements(graph, self.settings), self.threads):
             return attention_weights(self.network, self._whole(graph))
@@ -252,7 +263,7 @@ class NodePredictor:
 
     def _network_graph(self, graph: AttributedGraph) -> NetworkGraph:
         """Return the graph that the network reads. That of the last graph is cached, because
-        encoding texts is slow.
+        encoding texts is slow. The errors are those of :meth:`predict`.
         """
         if self._read is None or self._read[0] is not graph:
             self._read = graph, NetworkGraph.of(graph, self.encoder.features(graph))

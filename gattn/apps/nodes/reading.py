@@ -121,7 +121,8 @@ def _tables_by_relation(edges: Any, nodes: Mapping[str, Any]) -> dict[Relation, 
 def from_networkx(
     graph: networkx.Graph, *, directed: bool | None = None, cells: CellRules | None = None
 ) -> AttributedGraph:
-    """Convert a networkx graph; its node attributes become columns of a table.
+    """Convert a networkx graph. The attributes of its nodes become columns of a table, and those of
+    its edges columns of the edge table.
 
     Args:
         graph: a networkx graph of any class.

@@ -299,11 +299,11 @@ def per_class_split(y: Tensor, seed: int) -> Split:
     validation.
 
     Args:
-        y: [n] numbers of classes from 0, NaN for nodes without a label.
+        y: [n] numbers of classes from 0, NaN for nodes without a label; at least one label.
         seed: seed of the draw.
 
     Returns:
-        The split.
+        The split, with ascending indices of nodes in each part.
 
     Reference:
         Shchur et al., "Pitfalls of graph neural network evaluation" (NeurIPS workshop 2018).
@@ -323,7 +323,7 @@ def random_node_split(
     """Split the labelled nodes at random.
 
     Args:
-        y: [n] labels, NaN for nodes without a label.
+        y: [n] labels, NaN for nodes without a label; at least one label with ``by_class``.
         seed: seed of the draw.
         fractions: shares of the training, validation and test part, which add up to 1.
         by_class: True to draw these shares from each class separately.

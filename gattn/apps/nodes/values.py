@@ -313,6 +313,9 @@ def finite_numbers(
         where: describes the position of a value.
         remedy: advice on cells that are not numbers.
 
+    Returns:
+        [n] float64.
+
     Raises:
         GraphError: a value is neither missing nor a number, or is infinite.
     """
@@ -483,7 +486,9 @@ class SourceTable:
     def attributes(
         self, names: Sequence[Hashable] | None = None, owner: str = ""
     ) -> tuple[pd.DataFrame, list[str], dict[Hashable, str]]:
-        """Return the attributes of the rows; see :func:`flat_table` and :class:`CellRules`."""
+        """Return a new table of the attributes of the rows, notes on them, and the reason for each
+        attribute that cannot be read; see :func:`flat_table` and :class:`CellRules`.
+        """
         table, notes, unreadable = flat_table(self.frame.reset_index(drop=True), names)
         table, decisions = self.cells.read(table, self.separator, owner)
         return table, [*notes, *decisions], unreadable
@@ -550,9 +555,9 @@ def _joined(values: pd.Series) -> pd.Series:
 
 
 def _list_columns(values: pd.Series, names: Sequence[Hashable]) -> pd.DataFrame:
-    """Convert lists of numbers to one column per list position, with NaN for nodes without a list.
-    ``names`` are the names of the nodes, for messages. Raises GraphError if the lists have
-    different lengths, or if a value is not a list of numbers.
+    """Convert lists of numbers, at least one, to one column per list position, with NaN for nodes
+    without a list. ``names`` are the names of the nodes, for messages. Raises GraphError if the
+    lists have different lengths, or if a value is not a list of numbers.
     """
     lists = [
         None if gone else _list_of_numbers(value, values.name)

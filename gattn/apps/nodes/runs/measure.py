@@ -48,6 +48,9 @@ def baseline_predictions(
         Probabilities [n, classes] or numbers [n, 1] by name of the model: ``logistic_regression``
         (for numbers ``ridge``) reads only the features, ``label_propagation`` reads only the edges,
         and ``majority`` (for numbers ``mean``) has the same prediction for all nodes.
+
+    Warns:
+        ConvergenceWarning: the logistic regression stopped after 1,000 steps.
     """
     labels = y[train]
     if task.is_class:
@@ -74,7 +77,8 @@ def _features_only(x: Tensor, y: Tensor, train: Tensor, task: Task, classes: int
 
     The model is fitted to the labels y of the nodes ``train``: a logistic regression, whose class
     probabilities are returned, or a ridge regression (c = 1). Classes without a label have
-    probability 0.
+    probability 0. scikit-learn issues a ConvergenceWarning if the logistic regression stops after
+    1,000 steps.
     """
     matrix = as_matrix(x).astype(np.float64)
     if not task.is_class:
@@ -173,7 +177,7 @@ def measure_intervals(
     """Measure how often prediction intervals, or sets of classes, contain the true value.
 
     Args:
-        estimator: a fitted estimator.
+        estimator: a fitted :class:`NodeClassifier` or :class:`NodeRegressor`.
         y: [k] labels without NaN.
         predicted: [k, outputs] predictions.
         coverage: the requested coverage.

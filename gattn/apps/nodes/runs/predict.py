@@ -80,8 +80,9 @@ def predict_graph(
 def read_graph(
     estimator: NodeEstimator, path: str | Path, reading: GraphReading, log: Log
 ) -> AttributedGraph:
-    """Read a graph, and log how it was interpreted and which of its values the model cannot use.
-    Raises GraphError if the graph cannot be read or does not have the columns of the model.
+    """Read a graph with the inputs of its edges, and log how it was interpreted and which of its
+    values the model cannot use. Raises GraphError if the graph cannot be read or does not have the
+    columns of the model, and FileNotFoundError if a file does not exist.
     """
     predictor = estimator.predictor_
     sampled = isinstance(attention_network(predictor), SampledPredictor)

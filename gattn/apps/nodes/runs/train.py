@@ -191,7 +191,8 @@ def _classes(run: NodeRun) -> Section:
 
 def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
     """Return a figure of the network, or of a part of it, with predictions and attention weights of
-    the last layer. Raises ImportError without matplotlib or networkx.
+    the last layer. ``weights`` is the result of :meth:`NodePredictor.attention` for the graph of
+    the run. Raises ImportError without matplotlib or networkx.
     """
     edges, alpha = weights[-1]
     labels = [str(name) for name in run.encoded.graph.names]
@@ -480,8 +481,9 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         self.on_epoch, self.on_run_end = on_epoch, on_run_end
 
     def load(self) -> NodeData:
-        """Read the graph and its labels. Raises GraphError if the graph or its labels cannot be
-        read.
+        """Read the graph, with its nodes in the order of their names, and its labels; create the
+        estimator from the settings. Raises GraphError if the graph or its labels cannot be read,
+        and FileNotFoundError if a file does not exist.
         """
         graph, choice = read_for_training(self.settings)
         if choice is not None:
