@@ -68,6 +68,8 @@ class AtomEstimator(SmilesEstimator):
             ValueError: the labels cannot be learned.
             MoleculeError: a SMILES or a list cannot be used, and ``on_error`` is ``"raise"``.
             SettingsError: a parameter has an invalid value.
+            TrainingError: a checkpoint is damaged or belongs to another training, or the loss is
+                not finite.
         """
         if (atoms is None) == (bonds is None):
             raise ValueError(
@@ -107,6 +109,7 @@ class AtomEstimator(SmilesEstimator):
         Raises:
             ValueError: the labels cannot be learned.
             MoleculeError: a row cannot be used, and ``on_error`` is ``"raise"``.
+            SettingsError: a parameter has an invalid value.
         """
         settings_of(MoleculeParameters, self)  # raises an error for a parameter out of its range
         check_atom_settings(self.settings())
@@ -123,6 +126,8 @@ class AtomEstimator(SmilesEstimator):
 
         Raises:
             MoleculeError: if a row cannot be used and ``on_error`` is "raise".
+            ValueError: the number of labels is not that of the places, or a label is no number or
+                not one of the classes.
         """
         y = torch.from_numpy(self._encode(as_table(y, len(places.owners))))
         parsed = self.featurise(smiles)
@@ -253,7 +258,9 @@ class AtomRegressor(NumberLabels, AtomEstimator):
         return {name: (lower[name], upper[name]) for name in lower}
 
     def intervals(self, predicted: AtomPrediction, coverage: float) -> tuple[Tensor, Tensor]:
-        """Return the lower and the upper ends of the intervals of n atoms or bonds, [n, t] each."""
+        """Return the lower and the upper ends of the intervals of n atoms or bonds, [n, t] each.
+        Raises ValueError unless the coverage is in (0, 1).
+        """
         scores = self.predictor_.scores
         half = torch.tensor([each.quantile(coverage) for each in scores]).double() * predicted.std
         return predicted.mean - half, predicted.mean + half
@@ -284,8 +291,8 @@ class AtomClassifier(ClassLabels, AtomEstimator):
     """
 
     def predict(self, smiles: Any) -> dict[str, Any]:
-        """Predict the most probable classes. The result has the form of
-        :meth:`AtomRegressor.predict`.
+        """Predict the most probable classes. The argument, the form of the result, the errors and
+        the warning are those of :meth:`AtomRegressor.predict`.
 
         The class of a hydrogen that is not an atom of the graph is None.
         """
@@ -294,7 +301,9 @@ class AtomClassifier(ClassLabels, AtomEstimator):
         )
 
     def predict_proba(self, smiles: Any) -> dict[str, Any]:
-        """Return the probabilities of the classes ``classes_`` for each target, [a, c]."""
+        """Return the probabilities of the classes ``classes_`` for each target: for each molecule
+        an array [a, c] of its a atoms or bonds; see :meth:`predict`.
+        """
         return self._collect(smiles, lambda p: [c.numpy() for c in self.probabilities(p.mean)])
 
 

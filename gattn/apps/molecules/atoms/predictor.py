@@ -278,7 +278,8 @@ class AtomBatches(MoleculeBatches):
     """Data set of molecules and the labels of their atoms or bonds for the training loop.
 
     Args:
-        part: molecules, with the labels [r, o] on the scale of the outputs.
+        part: molecules of atoms or bonds, whose ``ptr`` is set, with the labels [r, o] on the scale
+            of the outputs.
         weights: [o] weights of the targets.
     """
 
@@ -415,7 +416,7 @@ class AtomPredictor(NetworkPredictor):
         return self._combine(*self._predict_parts(inputs))
 
     def _predict_parts(self, inputs: MoleculeInputs) -> _Parts:
-        """Return the predictions of the components."""
+        """Return the predictions of the components; see :data:`_Parts`."""
         graphs, unit = inputs.molecules.arrays, self.scale.square()
         elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):

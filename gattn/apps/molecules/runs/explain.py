@@ -54,6 +54,7 @@ def write_explanations(
 
     Raises:
         OSError: the folder cannot be written.
+        ImportError: matplotlib, which draws the pictures, is not installed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_rows(folder / "atoms.csv", _atom_lines(rows, explanations))
@@ -205,6 +206,7 @@ def explain_table(
         ValueError: the file or its column cannot be used, the target or the class does not exist,
             ``pictures`` is negative, the file has no valid molecule, or the model reads reactions
             or several molecules in a row.
+        ImportError: matplotlib, which draws the pictures, is not installed.
     """
     if pictures < 0:
         raise ValueError(f"pictures must be at least 0; got {pictures}")

@@ -42,7 +42,7 @@ def measure_targets(model: AnyEstimator, y: Tensor, mean: Tensor) -> dict[str, d
 
     Returns:
         For each target the metrics of its task by name, NaN where a metric is undefined. For
-        several classes these include Cohen's kappa and Matthews' correlation coefficient.
+        several classes these include Matthews' correlation coefficient and the log loss.
     """
     columns = mean.split(list(model.class_counts) or 1, 1)
     targets = zip(model.targets_, y.T, columns)

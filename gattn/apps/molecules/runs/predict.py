@@ -57,7 +57,9 @@ class TrainingSet:
 
 
 def read_training_set(folder: Path, model: MoleculeEstimator) -> TrainingSet:
-    """Read the training molecules of a run from its table, which must not have changed.
+    """Read the training molecules of a run from its table, which must not have changed. A relative
+    path in the settings of the run is relative to the working directory; see
+    :func:`gattn.apps.run.run_folder.training_folder`.
 
     Args:
         folder: the folder of the run.
@@ -101,7 +103,7 @@ def read_threshold(folder: Path) -> float:
         folder: the folder of the run.
 
     Raises:
-        ValueError: the folder has no predictions of a test part.
+        ValueError: the folder has no predictions of a test part, or they were changed.
     """
     if is_distributed(folder):
         figures = read_json(folder / "figures.json", "test", remedy="install gattn again")
@@ -180,7 +182,8 @@ class MeasuredMolecules:
 
 
 def read_measured(folder: str | Path, model: MoleculeEstimator, count: int) -> MeasuredMolecules:
-    """Read the measured molecules of a run from its table.
+    """Read the measured molecules of a run from its table. Meanwhile, the working directory of the
+    process is the one of the training.
 
     Args:
         folder: the folder of the run.

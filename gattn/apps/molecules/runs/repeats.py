@@ -74,7 +74,10 @@ def train_repeats(
 
     Raises:
         RunError: the folder contains a single run, or runs with other settings.
-        ValueError: the settings do not allow folds, or there are too few molecules for them.
+        ValueError: the settings do not allow folds, there are too few molecules for them, or a
+            model cannot be trained on the table.
+        OSError: a file cannot be read or written.
+        RuntimeError: a process was killed, or a training failed.
     """
     folder = Path(out)
     _check(settings, folds, replicates)

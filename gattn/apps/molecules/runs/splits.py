@@ -381,6 +381,7 @@ def validation_groups(
 
     Raises:
         ValueError: the file of the split is not JSON, or there are too many molecules to cluster.
+        FileNotFoundError: the file of the split does not exist.
     """
     if read_rule(spec).kind == "file":
         spec = str(read_positions(spec).get("groups", ""))

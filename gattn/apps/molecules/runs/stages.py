@@ -329,8 +329,9 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         self.progress = progress
 
     def load(self) -> MoleculeData:
-        """Read the table and parse its SMILES. Raises ValueError for a table or labels that cannot
-        be used, and SettingsError for settings that do not fit to labels of atoms.
+        """Read the table, parse its SMILES, and create the estimator from the settings. Notes are
+        logged. Raises FileNotFoundError if a file does not exist, ValueError for a table or labels
+        that cannot be used, and SettingsError for settings that do not fit to labels of atoms.
         """
         settings = self.settings
         if settings.level:
@@ -397,7 +398,9 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
     def without_constant(
         self, data: MoleculeData, split: Split
     ) -> tuple[MoleculeData, Split, list[str]]:
-        """Leave out the targets that have fewer than two different labels in the training part.
+        """Leave out the targets that have fewer than two different labels in the training part. If
+        there are any, the estimator of the data reads the remaining labels again, and stores their
+        targets and classes.
 
         Returns:
             The data of the other targets, the split of the molecules that have a label of them, and
@@ -425,9 +428,10 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         return replace(data, source=source, molecules=molecules), split, [note, *notes]
 
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> MoleculeEstimator:
-        """Train the model on the training part, and return it. A note about the related targets is
-        added to ``parts.notes``. Raises ValueError if all molecules with related labels are in the
-        test part.
+        """Train the estimator of the data on the training and the validation part, and return it. A
+        note about the related targets is added to ``parts.notes``. Raises ValueError if all
+        molecules with related labels are in the test part, RunError if the encoder to start from
+        cannot be read, and TrainingError if a loss is not finite.
         """
         data, settings = parts.data, self.settings
         estimator = data.estimator
@@ -564,6 +568,7 @@ def read_run_source(settings: RunSettings) -> Source:
     Raises:
         FileNotFoundError: the table does not exist.
         ValueError: the table cannot be read, or no target was named.
+        ImportError: RDKit, which has the data set, is not installed.
     """
     if not settings.data:
         return built_in()
@@ -578,7 +583,8 @@ def read_run_source(settings: RunSettings) -> Source:
 
 def _parse(estimator: Any, source: Source) -> LabelledMolecules:
     """Return the labelled molecules; their attribute ``bad`` contains all invalid rows of the
-    table. Raises ValueError if the labels cannot be learned.
+    table. The estimator stores the targets and their classes. Raises ValueError if the labels
+    cannot be learned, and RunError if the encoder to start from cannot be read.
     """
     y, labels = source.labels.y, source.labels
     options = {"places": source.places}

@@ -165,7 +165,9 @@ class ShardFiles:
         return record if complete and record["sha256"] == _sha256(content) else None
 
     def write(self, content: bytes, record: Mapping[str, Any]) -> None:
-        """Write the table, and then the record."""
+        """Write the table, and then the record, with the size and the checksum of the table. Raises
+        OSError if a file cannot be written.
+        """
         write_durably(self.table, content)
         write_json_durably(
             self.record, {**record, "bytes": len(content), "sha256": _sha256(content)}
