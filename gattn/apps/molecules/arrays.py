@@ -39,7 +39,8 @@ def is_missing(values: np.ndarray) -> np.ndarray:
 def as_texts(smiles: Iterable[object], *, ordered: bool = False) -> list[str]:
     """Convert SMILES in a list, a tuple, a Series, or an array [n] or [n, 1] to a list of strings.
 
-    Molecules of RDKit are converted to their SMILES.
+    Molecules of RDKit are converted to their SMILES. Other values that are no texts stay in the
+    list unchanged, and become invalid rows when they are parsed.
 
     Args:
         smiles: the SMILES.
@@ -200,7 +201,7 @@ def as_classes(
     table: np.ndarray, classes: Sequence[np.ndarray], names: Sequence[str]
 ) -> np.ndarray:
     """Convert labels [n, t] to float64: 0 for the first class, 1 for the second and so on, and NaN
-    for a missing label.
+    for a missing label. ``names`` are those of the columns, for errors.
 
     Raises:
         ValueError: a label is not one of the classes.

@@ -202,6 +202,9 @@ class Components(NetworkPredictor):
         Returns:
             The means [P, k, t] of the components, the means [K, k, t] of the networks, and the
             variances [k, t] of the Gaussian process, which are zeros if the model has none.
+
+        Raises:
+            ValueError: the kernel matrix of the Gaussian process cannot be factorised.
         """
         raw = predict_members(self.networks, inputs, self.targets, threads=self.threads)
         members = self.in_units(raw)

@@ -155,7 +155,7 @@ class DescriptorColumns:
         """Return the columns of a table with these names.
 
         The decimal sign and the thousands separator are those of ``style``. Its other settings
-        concern labels.
+        concern labels. Raises ValueError if the table has no column of a name.
         """
         numbers = NumberFormat(decimal=style.decimal, thousands=style.thousands)
         places, smiles = (tuple(map(table.place, some)) for some in (names, table.smiles))

@@ -122,6 +122,9 @@ class MoleculeEstimator(SmilesEstimator):
             RunError: the model to start from (``from_foundation``) cannot be read.
             TrainingError: a checkpoint is damaged or belongs to another training, or the loss is
                 not finite.
+
+        Warns:
+            UserWarning: a molecule is in both the training and the validation part.
         """
         labelled = self.read(smiles, y, weights=sample_weight)
         if validation is None:
@@ -210,7 +213,9 @@ class MoleculeEstimator(SmilesEstimator):
         self.percentiles_ = percentiles_of(self.predictor_.predict(inputs).mean)
 
     def percentile(self, mean: Tensor) -> Tensor:
-        """Return the percentiles [k, t] of predicted means; see :meth:`predict_percentile`."""
+        """Return the percentiles [k, t] of predicted means [k, t]; see :meth:`predict_percentile`.
+        :meth:`fit_percentiles` must have been called before.
+        """
         assert self.percentiles_ is not None
         places = torch.searchsorted(self.percentiles_, mean.T.contiguous(), right=True)
         return (places - 1).clamp(min=0).T.double()
@@ -274,7 +279,10 @@ class MoleculeEstimator(SmilesEstimator):
         return [None if error else next(explanations) for error in parsed.errors]
 
     def labelled(self, smiles: Rows, y: Any) -> rows.LabelledMolecules:
-        """Return the valid molecules that have a label, with labels encoded as by :meth:`read`."""
+        """Return the valid molecules that have a label, with labels encoded as by :meth:`read`. The
+        estimator is not changed. Raises ValueError for other descriptor columns than in training
+        and for labels that cannot be encoded, and MoleculeError as :meth:`read`.
+        """
         texts, values = self._rows(smiles)
         table, bounds = self._split_bounds(as_table(y, len(texts)))
         return self._labelled(texts, values, table, bounds, _weights(None, len(texts)))
@@ -334,7 +342,9 @@ class MoleculeEstimator(SmilesEstimator):
         self, smiles: Rows, choose: Callable[[Prediction], tuple[Tensor, ...]]
     ) -> list[Tensor]:
         """Return tensors [k, ...] that are computed from a prediction, for n rows: [n, ...] each;
-        NaN for a SMILES that cannot be parsed. Raises NotFittedError before :meth:`fit`.
+        NaN for a SMILES that cannot be parsed, with one warning UnreadableMolecules. Raises
+        NotFittedError before :meth:`fit`, and ValueError for other descriptor columns than in
+        training.
         """
         self.check_fitted()
         texts, values = self._rows(smiles)
@@ -561,6 +571,14 @@ class MoleculeRegressor(RegressorMixin, NumberLabels, MoleculeEstimator):
 
         Returns:
             At most 1; 0 for a model that predicts the mean. NaN where no target has two labels.
+
+        Raises:
+            NotFittedError: the estimator was not fitted.
+            ValueError: the labels cannot be read, or the descriptor columns are not those of the
+                training.
+
+        Warns:
+            UnreadableMolecules: some SMILES cannot be parsed.
         """
         from sklearn.metrics import r2_score
 
@@ -576,6 +594,9 @@ class MoleculeRegressor(RegressorMixin, NumberLabels, MoleculeEstimator):
         Args:
             predicted: a prediction of k molecules by :attr:`predictor_`.
             coverage: the requested probability, in (0, 1).
+
+        Raises:
+            ValueError: the coverage is not in (0, 1).
         """
         low, high = self.calibrator_.interval(*self._transformed(predicted), coverage=coverage)
         inverse = self.predictor_.transform.inverse
@@ -708,6 +729,14 @@ class MoleculeClassifier(ClassifierMixin, ClassLabels, MoleculeEstimator):
 
         Returns:
             From 0 to 1; NaN where no label is known.
+
+        Raises:
+            NotFittedError: the estimator was not fitted.
+            ValueError: a label is not one of the classes, or the descriptor columns are not those
+                of the training.
+
+        Warns:
+            UnreadableMolecules: some SMILES cannot be parsed.
         """
         from sklearn.metrics import accuracy_score
 

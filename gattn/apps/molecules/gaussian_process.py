@@ -452,7 +452,8 @@ class GaussianProcess:
             bounds: [k, t, 2] float64, the ends of labels that are known by limits; see :meth:`fit`.
 
         Returns:
-            A model of the old and the new training molecules; the new ones are its last k.
+            A model of the old and the new training molecules; the new ones are its last k. Without
+            new molecules, the model itself.
 
         Raises:
             ValueError: the labels have bounds, and the kernel matrix cannot be factorised.
@@ -477,13 +478,14 @@ class GaussianProcess:
         group.
 
         With :math:`\alpha = K^{-1} y` and the rows G of one group, the model of all other rows,
-        under the same hyperparameters, predicts
+        under the same hyperparameters, predicts the mean and the variance
 
         .. math::
             m_G = y_G - (K^{-1})_{GG}^{-1} \alpha_G, \qquad
             v_G = \operatorname{diag} (K^{-1})_{GG}^{-1}
 
-        so the kernel equation does not have to be solved again.
+        so the kernel equation does not have to be solved again. Its solution for all molecules is
+        stored for :meth:`predict`.
 
         Args:
             groups: [k] int64, the group of each: rows of one molecule belong to one group.
@@ -532,7 +534,8 @@ class GaussianProcess:
         return (labels - mean) / variance.sqrt()
 
     def predict(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:
-        """Predict the mean and the variance of each target.
+        """Predict the mean and the variance of each target. The first call solves the kernel
+        equation and stores the solution.
 
         Args:
             inputs: k molecules.

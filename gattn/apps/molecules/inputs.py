@@ -589,6 +589,7 @@ def make_pieces(
         ValueError: ``chunk``, ``max_atoms`` or ``workers`` is below 1, or a single string was
             passed instead of a list.
         ImportError: RDKit is not installed.
+        RuntimeError: a worker process was killed. Errors of ``make`` are raised, too.
 
     >>> [(piece.items, piece.result) for piece in make_pieces(len, ["C", "CC", "("], chunk=2)]
     [(['C', 'CC'], 2), (['('], 0)]

@@ -70,6 +70,9 @@ def load_model(
         folder: folder of the model, or the name of a model that is distributed with gattn.
         lists: whether the caller can use a model of atoms or bonds.
 
+    Returns:
+        The fitted estimator, and the card.
+
     Raises:
         RunError: the folder does not contain a readable model that the caller can use.
     """

@@ -90,7 +90,9 @@ class Foundation:
 
     @torch.no_grad()
     def load_into(self, network: nn.Module) -> None:
-        """Copy the weights into the encoder of a network; its head does not change."""
+        """Copy the weights into the encoder of a network in place; its head does not change. Raises
+        KeyError if the encoder lacks one of the parameters.
+        """
         for name, parameter in network.named_parameters():
             if not name.startswith(HEAD):
                 parameter.copy_(self.tensors[name])
@@ -383,6 +385,7 @@ def fit_members(
             finite.
         RunError: the folder of the encoder contains no network, or one of another version.
         ValueError: the encoder has another architecture.
+        RuntimeError: a process was killed, for example because memory was exhausted.
     """
     if not len(val) or not varied(val.y).any():
         none = val.inputs[torch.arange(0)]
@@ -515,7 +518,8 @@ def predict_members(
     of classes.
 
     ``outputs`` is the number o of outputs, and ``threads`` is the number of threads that compute a
-    batch; 0 to choose it.
+    batch; 0 to choose it. It is stored in the attribute ``threads`` of each network. The networks
+    compute in their mode, training or evaluation.
     """
     for network in networks:
         network.threads = share_threads(threads)

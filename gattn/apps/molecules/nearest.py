@@ -148,10 +148,7 @@ class NearestMolecules:
 
     Args:
         train: [bits, m] uint8, Morgan bits of the training molecules, as returned by
-            :func:`pack_bits`.
-
-    Raises:
-        ValueError: ``train`` has another type or number of dimensions.
+            :func:`pack_bits`. It is not copied, and must not be changed afterwards.
 
     Example:
         >>> nearest = NearestMolecules(pack_bits([torch.tensor([[1, 2, 0]], dtype=torch.uint8)]))

@@ -271,7 +271,8 @@ class BondAttention(nn.Module):
         \alpha_{ij} = \mathrm{softmax}_j\, \mathrm{LeakyReLU}
         (a_t \cdot W x_i + a_s \cdot W x_j + a_e \cdot W_e e_{ij})
 
-    The graph is the result of :func:`with_atom_loops`, so that an atom attends to itself, too.
+    The graph is the result of :func:`with_atom_loops`, so that an atom attends to itself, too. The
+    initial weights are drawn by torch's global generator.
 
     Args:
         in_channels: features of an atom, d.
@@ -638,7 +639,8 @@ class MoleculeNetwork(AtomLayers):
 
     The learned queries of ``attend`` compute weighted means of the atoms. The sum of the atoms is
     added because means do not depend on the number of atoms. d are the f descriptor columns of the
-    user, and z the columns of :class:`MoleculeColumns`.
+    user, and z the columns of :class:`MoleculeColumns`. The initial weights are drawn by torch's
+    global generator.
 
     Args:
         settings: ``width``, ``layers``, ``heads`` and ``dropout`` are read.

@@ -117,7 +117,9 @@ def bad_rows(smiles: Sequence[object], parsed: ParsedSmiles, start: int = 0) -> 
 
 
 def warn_of(bad: Sequence[BadRow]) -> None:
-    """Issue one warning with all rows whose SMILES could not be parsed."""
+    """Issue one warning :class:`UnreadableMolecules` with the number of rows whose SMILES could not
+    be parsed and the first ten of them; issue none if there are no such rows.
+    """
     if not bad:
         return
     shown = "".join(f"\n  {row}" for row in bad[:10])
