@@ -147,7 +147,7 @@ def test_conversion_report_of_a_pyg_model_lists_layers_to_replace():
     assert (converted.replaced, converted.left) == (report.convertible, report.left)
 
 
-def test_convert_warns_with_the_modules_if_it_replaces_no_layer():
+def test_convert_warns_with_the_names_of_modules_if_no_layer_is_replaced():
     class Hidden(torch.nn.Module):
         def __init__(self):
             super().__init__()

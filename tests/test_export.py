@@ -197,5 +197,5 @@ FILLS += [("GATv2Conv, edges", fill) for fill in (0.5, "min", "mul")]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "fill"), FILLS, ids=str)
-def test_layer_exported_with_self_loop_features_accepts_any_size(name, fill):
+def test_layer_exported_with_self_loop_features_accepts_graphs_of_any_size(name, fill):
     check_exported(BY_NAME[name], BY_NAME[name].make(6, 3, fill_value=fill))

@@ -56,7 +56,7 @@ def imported(modules: set[str], packages: tuple[str, ...]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_package_is_imported_only_when_it_is_first_used() -> None:
+def test_other_packages_are_imported_only_when_a_public_name_is_first_used() -> None:
     after = dict(zip(STEPS, modules_after(STEPS.values()), strict=True))
     packages = {name.split(".")[0] for name in after["gattn"] - after["nothing"]}
     assert packages - set(sys.stdlib_module_names) == {"gattn"}

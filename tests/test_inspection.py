@@ -60,7 +60,7 @@ def test_explain_path_lists_operators_unless_a_layer_reads_float_values(layer):
         assert (record.path == "fused") == is_fast
 
 
-def test_explain_path_gives_the_reason_for_the_reference(monkeypatch):
+def test_explain_path_states_why_a_layer_runs_on_the_reference(monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", "reference")
     record = only(explain_path(nn.GATv2Conv(8, 4), torch.randn(NODES, 8), edges(100)))
     assert (record.path, record.backend) == ("reference", "reference")
@@ -86,7 +86,7 @@ def test_explain_path_of_a_custom_score_depends_on_edge_count(count, path, reaso
 
 
 @pytest.mark.parametrize("count", [FEW_EDGES - 1, FEW_EDGES])
-def test_explain_path_gives_few_edges_as_a_reason(count):
+def test_explain_path_states_that_pyg_may_be_faster_for_few_edges(count):
     record = only(
         explain_path(nn.GATConv(8, 4, add_self_loops=False), torch.randn(9, 8), edges(count, 9))
     )
@@ -98,7 +98,7 @@ def test_explain_path_gives_few_edges_as_a_reason(count):
     ("width", "count"),
     [(NARROW - 1, FEW_OF_TYPE), (NARROW, FEW_OF_TYPE - 1), (NARROW, FEW_OF_TYPE)],
 )
-def test_explain_path_gives_few_channels_or_edges_of_a_type_as_a_reason(width, count):
+def test_explain_path_states_that_pyg_may_be_faster_for_few_channels_or_typed_edges(width, count):
     x, metadata = torch.randn(NODES, 8), (["v"], [("v", "to", "v")])
     graph = {("v", "to", "v"): edges(count)}
     reason = only(explain_path(nn.HANConv(8, width, metadata), {"v": x}, graph)).reason
@@ -108,7 +108,7 @@ def test_explain_path_gives_few_channels_or_edges_of_a_type_as_a_reason(width, c
 
 
 @pytest.mark.parametrize("width", [1, 2])
-def test_explain_path_gives_one_channel_as_a_reason(width):
+def test_explain_path_states_that_pyg_may_be_faster_for_a_single_channel(width):
     x = torch.randn(NODES, 8)
     reason = only(explain_path(nn.GATConv(8, width), x, edges(FEW_EDGES))).reason
     assert reason.startswith("with fewer than 2 channels, PyG's layer may") == (width == 1)

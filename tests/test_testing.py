@@ -96,7 +96,7 @@ def test_edge_order_check_fails_for_weights_that_depend_on_position():
         assert_edge_order_independent(weighted, 3)
 
 
-def test_equivariance_check_runs_on_bipartite_layers():
+def test_equivariance_check_fails_for_a_bipartite_layer_that_reads_the_first_source():
     def sum_of_sources(x, edge_index):
         x_src, x_dst = x
         out = x_src.new_zeros(len(x_dst), x_src.shape[1])
@@ -112,7 +112,7 @@ def test_equivariance_check_runs_on_bipartite_layers():
         assert_permutation_equivariant(adds_first_source, (3, 4))
 
 
-def test_equivariance_check_passes_the_batch_to_global_attention():
+def test_checks_of_equivariance_pass_the_batch_vector_to_a_layer_that_reads_the_batch():
     def centred(x, edge_index, batch):
         count = torch.bincount(batch).clamp(min=1)
         mean = x.new_zeros(len(count), x.shape[1]).index_add(0, batch, x) / count[:, None]
@@ -150,7 +150,7 @@ def test_error_of_a_check_reports_nan_and_wrong_shapes():
         assert_permutation_equivariant(lambda x, e: (x, x), 3)
 
 
-def test_check_without_cases_raises_error():
+def test_equivariance_check_without_graphs_or_with_a_wrong_bipartite_case_raises_error():
     with pytest.raises(ValueError, match="at least one graph"):
         assert_permutation_equivariant(Mean(), 3, cases=[])
     with pytest.raises(ValueError, match="must be a pair"):

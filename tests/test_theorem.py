@@ -104,7 +104,7 @@ def test_every_readout_is_invariant_on_unusual_graphs(layer):
     assert_batch_independent(readout, WIDTH, readout=True)
 
 
-def test_every_exported_layer_is_tested_for_equivariance():
+def test_every_layer_of_the_registry_is_tested_for_equivariance_or_invariance():
     """Every layer and readout of the table is tested here."""
     proven = {layer.name for layer in layers().values()}
     tables = ALONG_EDGES, BIPARTITE, GLOBAL, READOUTS

@@ -160,7 +160,7 @@ def test_invalid_split_file_raises_error_with_its_reason(tmp_path, text, says):
         split_from_positions(read_positions(path), path, 4)
 
 
-def test_among_maps_a_split_to_the_remaining_rows():
+def test_method_among_maps_a_split_to_indices_of_the_remaining_rows():
     split = split_by_names(["train", "val", "test", "train", "test"]).among(torch.tensor([0, 2, 4]))
     assert (split.train.tolist(), split.val.tolist(), split.test.tolist()) == ([0], [], [1, 2])
     nothing = split.among(torch.tensor([], dtype=torch.int64))

@@ -67,7 +67,7 @@ def test_distributed_layer_matches_layer_on_whole_graph(name, kind, dtype, size)
 
 
 @every(layers(conv=True))
-def test_outputs_equal_those_of_one_process_unless_a_layer_needs_the_whole_graph(layer):
+def test_layer_outputs_equal_those_of_one_process_unless_the_whole_graph_is_needed(layer):
     edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
     arguments = layer.called(), edge_index, partition, torch.float64, 2 * layer.edge_attr
     if layer.kind in WHOLE_ONLY:
@@ -89,7 +89,7 @@ def test_edge_by_edge_outputs_equal_those_of_one_process_for_each_fill_value(nam
 
 
 @pytest.mark.parametrize("edges", [0, 1])
-def test_outputs_equal_those_of_one_process_if_some_processes_have_no_nodes(edges):
+def test_layer_outputs_equal_those_of_one_process_if_some_processes_have_no_nodes(edges):
     edge_index = random_edges(3, edges)
     for name in ("GATConv", "GATv2Conv", "TransformerConv"):
         compare(layers()[name].make(), edge_index, Partition.contiguous(3, 4), torch.float64)
@@ -134,7 +134,7 @@ def test_operators_on_a_distributed_graph_equal_those_on_the_whole_graph():
             torch.testing.assert_close(out, every_call[name](*everything)[rows])
 
 
-def test_second_derivatives_equal_those_on_the_whole_graph():
+def test_second_derivatives_on_a_distributed_graph_equal_those_on_the_whole_graph():
     edge_index, partition = random_edges(6, 14), Partition.contiguous(6, 2)
     x = torch.randn(6, 1, 2, dtype=torch.float64)
     weight = torch.randn(14, 1, dtype=torch.float64)
@@ -151,7 +151,7 @@ def test_second_derivatives_equal_those_on_the_whole_graph():
     torch.testing.assert_close(torch.cat(parts), whole)
 
 
-def test_bytes_sent_equal_halo_rows_times_width():
+def test_counted_bytes_of_an_exchange_equal_halo_rows_times_width():
     edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
     widths = {
         "GATConv, plain": 3 + 1,  # The layer sends the values and one score for each head.

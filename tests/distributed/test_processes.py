@@ -71,7 +71,7 @@ def test_training_of_two_processes_resumes_in_three_from_a_checkpoint(run, tmp_p
     check(results, whole.results([whole.step() for _ in range(20)]))
 
 
-def test_gradient_missing_on_all_processes_stays_none(run):
+def test_summed_gradient_is_none_only_if_the_gradient_is_missing_on_all_processes(run):
     results = run(2, ranks.lone_gradient)
     assert len(results) == 2
     for first, second, third in results:

@@ -105,7 +105,7 @@ def test_title_in_any_alphabet_is_drawn_and_a_long_line_is_shortened():
     draw_molecule("CO", [0.1, 0.2], title=title, format="png")
 
 
-def test_draw_molecule_reads_coordinates_and_does_not_change_them():
+def test_draw_molecule_reads_coordinates_and_does_not_change_the_molecule():
     mol = Chem.MolFromSmiles("c1ccccc1O")
     rdDepictor.Compute2DCoords(mol)
     before = mol.ToBinary()

@@ -94,7 +94,7 @@ def test_edges_of_largest_weight_are_drawn_if_edges_exceed_the_limit(axes):
     assert np.allclose(widths[:-100], thin)
 
 
-def test_wrong_nodes_have_rings_and_uncertain_nodes_are_hollow(axes):
+def test_nodes_with_wrong_predictions_have_rings_and_uncertain_nodes_are_hollow(axes):
     wrong = np.arange(6) == 2
     draw_network(RING, wrong=torch.from_numpy(wrong), uncertain=np.arange(6) > 3)
     dots, hollow, rings = (c.get_offsets() for c in axes[0].collections[-3:])
@@ -138,14 +138,14 @@ def test_legends_of_classes_and_of_marks_do_not_overlap(axes):
 
 
 @pytest.mark.parametrize(("dark", "paper"), [(False, LIGHT.paper), (True, DARK.paper)])
-def test_a_network_drawn_twice_gives_the_same_picture(dark, paper):
+def test_network_drawn_twice_gives_equal_pictures_with_the_background_of_the_theme(dark, paper):
     picture = draw_network(RING, dark=dark)
     assert picture == draw_network(RING, dark=dark)
     ground = Image.open(io.BytesIO(picture)).convert("RGB").getpixel((1, 1))
     assert ground == tuple(bytes.fromhex(paper[1:]))
 
 
-def test_networks_without_edges_or_nodes_are_drawn():
+def test_network_without_edges_and_nodes_is_drawn_as_png():
     for edges in (torch.empty(2, 0, dtype=torch.long), np.empty((2, 0))):
         assert draw_network(edges)[1:4] == b"PNG"
 

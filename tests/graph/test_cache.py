@@ -15,7 +15,7 @@ from gattn.graph import as_graph, cache
 from tests.graph.checks import SPARSE, ignore_beta
 
 
-def test_graph_with_self_loops_is_sorted_once_for_one_edge_index(sorts):
+def test_graph_with_self_loops_is_sorted_once_for_repeated_calls_with_an_edge_index(sorts):
     edge_index = torch.tensor([[0, 1, 2], [1, 2, 2]])
     looped = {as_graph(edge_index, 3, self_loops=True) for _ in range(10)}
     assert len(looped) == 1
@@ -123,7 +123,7 @@ def test_size_of_the_cache_for_values_without_an_owner_is_bounded():
     assert built[-1] == 0  # The entry of the key 0 was evicted from the cache and then built again.
 
 
-def test_concurrent_threads_read_correct_values_from_the_cache():
+def test_concurrent_threads_read_the_values_of_their_keys_from_the_cache():
     errors, before = [], sys.getswitchinterval()
 
     def work(seed):

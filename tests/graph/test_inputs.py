@@ -14,7 +14,7 @@ from tests.graph.checks import CASES, assert_same_graph
 
 
 @CASES
-def test_all_formats_of_edges_give_the_same_graph(case):
+def test_all_formats_of_edges_give_equal_graphs(case):
     expected = case.graph()
     source, destination = case.edge_index
     num_src, num_dst = case.size

@@ -73,7 +73,7 @@ def test_edges_written_during_sorting_never_give_an_invalid_layout():
         *(([-1, 0], [1, 2], 4, 4), ([0, 0], [2, 2], 4, 3), ([1], [0], 4, -1), ([0], [1, 2], 4, 3)),
     ],
 )
-def test_invalid_ranges_of_sources_raise_error(first, last, num_src, num_edges):
+def test_graph_from_invalid_ranges_of_sources_raises_error(first, last, num_src, num_edges):
     with pytest.raises(ValueError, match="first and last must"):
         Graph.from_ranges(torch.tensor(first), torch.tensor(last), num_src, num_edges)
 

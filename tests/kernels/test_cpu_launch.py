@@ -53,7 +53,7 @@ def test_launcher_without_a_value_for_a_field_raises_error():
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 1000, 300_001])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-def test_checksum_depends_on_every_element_and_its_position(size, dtype):
+def test_checksum_of_the_cpu_kernel_depends_on_every_element_and_its_position(size, dtype):
     x = torch.arange(size, dtype=dtype) * 4096
     actual = cpu.checksum(x)
     threads = torch.get_num_threads()

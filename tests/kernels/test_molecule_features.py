@@ -74,7 +74,7 @@ def test_tanimoto_of_a_slice_of_columns_with_itself_is_1() -> None:
 
 
 @pytest.mark.parametrize("counts", [torch.zeros(2, 3), torch.zeros(2, 4, dtype=torch.uint8)])
-def test_counts_of_wrong_dtype_or_width_raise_error(counts: Tensor) -> None:
+def test_tanimoto_of_counts_of_wrong_dtype_or_width_raises_error(counts: Tensor) -> None:
     table = CountTable.of(torch.zeros(5, 3, dtype=torch.uint8))
     with pytest.raises(ValueError, match=r"counts must be \[n, 3\] uint8; got \(2, [34]\)"):
         table.tanimoto(counts)
@@ -82,7 +82,7 @@ def test_counts_of_wrong_dtype_or_width_raise_error(counts: Tensor) -> None:
 
 @needs_kernels
 @pytest.mark.parametrize("rows", [0, 1, 8, 150])
-def test_tree_leaves_equal_the_reference(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tree_leaf_kernel_equals_the_reference(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = random_trees(7, 9, 5)
     x = torch.randn(rows, 5, generator=torch.Generator().manual_seed(rows))
     x[::4, 2] = torch.nan
@@ -108,7 +108,7 @@ def test_tanimoto_reference_of_an_empty_table_has_no_columns(own_threads: None) 
 
 
 @needs_kernels
-def test_tree_features_of_another_dtype_raise_error() -> None:
+def test_tree_leaves_of_features_of_another_dtype_raise_error() -> None:
     nodes = random_trees(1, 2, 5)
     with pytest.raises(ValueError, match=r"x must be float32; got torch\.float64"):
         tree_leaves(nodes, torch.zeros(1, 5, dtype=torch.float64))

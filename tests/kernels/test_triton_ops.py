@@ -42,7 +42,7 @@ def test_triton_operators_of_odd_widths_in_fp32_equal_the_reference(case, heads,
 
 
 @pytest.mark.parametrize("name", [f"{family}, edges" for family in FAMILIES])
-def test_edge_terms_without_gradient_do_not_change_the_other_gradients(name):
+def test_edge_terms_without_gradient_do_not_change_other_triton_gradients(name):
     g, operator = graph("plain"), OPERATORS[name]
     tensors, actual = operator.inputs(g, 2, 5), {}
     for term in TERMS:
@@ -67,7 +67,7 @@ def test_triton_results_with_a_nan_in_one_block_equal_the_reference():
 
 
 @pytest.mark.parametrize("split", [8, 256])
-def test_softmax_gradients_of_one_destination_sum_to_zero(split):
+def test_triton_softmax_gradients_are_near_zero_if_all_weights_have_equal_gradients(split):
     score = torch.randn(33, 2, generator=torch.Generator().manual_seed(0)).half().to(DEVICE)
     node = torch.arange(33, device=DEVICE)
     g = Graph(torch.stack([node, torch.zeros_like(node)]), (33, 1))
@@ -98,7 +98,7 @@ def note_degree(graph, degree):
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])
-def test_loose_bound_of_the_largest_degree_does_not_change_results(name):
+def test_loose_bound_of_the_largest_degree_does_not_change_triton_results(name):
     """An upper bound of the largest degree that is too high does not change a bit of the result,
     with and without splits of rows.
     """
@@ -121,7 +121,7 @@ def test_loose_bound_of_the_largest_degree_does_not_change_results(name):
         assert torch.equal(here, there)
 
 
-def test_triton_kernels_give_the_same_bits_in_two_runs():
+def test_triton_kernels_give_equal_bits_in_two_runs():
     g, operator = graph("hub"), OPERATORS["gatv2, edges"]
     tensors = operator.inputs(g, 2, 3)
     first, second = (run(operator, g, tensors, {}, torch.float32, "triton") for _ in range(2))
@@ -171,7 +171,7 @@ def test_bias_of_minus_infinity_removes_an_edge_in_triton_kernels():
 # Triton's interpreter computes a maximum with numpy.nanmax.
 @pytest.mark.filterwarnings("ignore:All-NaN slice")
 @pytest.mark.parametrize("name", ["plain", "hub"])
-def test_nan_reaches_the_same_triton_outputs_as_in_the_reference(name):
+def test_nan_reaches_the_triton_outputs_that_are_nan_in_the_reference(name):
     g = graph(name)
     n = g.num_src
     torch.manual_seed(0)

@@ -94,7 +94,7 @@ def _what_hooks_see(layer, args):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_hooks_receive_the_same_arguments_as_in_pyg(name):
+def test_hooks_of_layers_receive_the_arguments_of_hooks_in_pyg(name):
     """Hooks receive the same arguments, with the same shapes and in the same order, as in PyG. Edge
     features of shape [e] keep this shape.
     """

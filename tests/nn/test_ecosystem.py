@@ -53,7 +53,7 @@ def _explain(model, algorithm, x):
 
 
 @pytest.mark.parametrize("name", CONVS)
-def test_gnn_explainer_gives_the_same_masks_as_with_pyg_layers(name):
+def test_gnn_explainer_gives_equal_masks_for_gattn_and_pyg_layers(name):
     theirs, ours, x = _two_models(name)
     expected, got = (_explain(m, GNNExplainer(epochs=5), x) for m in (theirs, ours))
     assert got.edge_mask.any()
@@ -63,7 +63,7 @@ def test_gnn_explainer_gives_the_same_masks_as_with_pyg_layers(name):
 
 
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
-def test_attention_explainer_gives_the_same_masks_as_with_pyg_layers(name):
+def test_attention_explainer_gives_equal_masks_for_gattn_and_pyg_layers(name):
     theirs, ours, x = _two_models(name)
     expected, got = (_explain(m, AttentionExplainer(), x) for m in (theirs, ours))
     assert got.edge_mask.any()
@@ -84,7 +84,7 @@ class _Hetero(torch.nn.Module):
 
 
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
-def test_to_hetero_gives_the_same_outputs_as_with_pyg_layers(name):
+def test_to_hetero_gives_equal_outputs_for_gattn_and_pyg_layers(name):
     x = {"paper": torch.randn(6, 5), "author": torch.randn(6, 3)}
     edges = {key: EDGES.flip(0) if key[1] == "by" else EDGES for key in RELATIONS}
     outputs, states = [], []

@@ -79,7 +79,7 @@ def test_layer_under_torch_jit_script_raises_error_with_a_remedy(layer):
             torch.jit.script(model)
 
 
-def test_layout_created_inside_a_transform_can_be_used_after_it():
+def test_layout_created_inside_a_transform_gives_gradients_after_the_transform():
     conv, x, edges = GATConv(5, 3), torch.randn(4, 5), EDGES.clone()
     grad(lambda x: conv(x, edges).sum())(x)
     out = conv(x, edges)
@@ -88,7 +88,7 @@ def test_layout_created_inside_a_transform_can_be_used_after_it():
     assert all(parameter.grad is not None for parameter in conv.parameters())
 
 
-def test_edges_created_inside_a_transform_raise_error():
+def test_layer_raises_error_for_edges_created_inside_a_transform():
     conv, x = GATConv(5, 3), torch.randn(4, 5)
     for call in (
         lambda: grad(lambda x: conv(x, torch.tensor([[0, 1], [1, 2]])).sum())(x),

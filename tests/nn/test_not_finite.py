@@ -64,7 +64,7 @@ BESIDE_PYG = {name: entry for name, entry in LAYERS.items() if entry.made_by is 
 
 @every(BESIDE_PYG)
 @pytest.mark.parametrize("backend", ["cpu", pytest.param("reference", marks=pytest.mark.slow)])
-def test_nan_and_infinity_in_inputs_reach_the_same_outputs_as_in_pyg(layer, backend, monkeypatch):
+def test_nan_and_infinity_reach_the_outputs_that_they_reach_in_pyg(layer, backend, monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", backend)
     theirs = pyg if hasattr(pyg, layer.kind) else attentive_fp
     ours = layer.make(WIDTH, 3).eval()
@@ -74,7 +74,7 @@ def test_nan_and_infinity_in_inputs_reach_the_same_outputs_as_in_pyg(layer, back
 
 
 @every({name: entry for name, entry in LAYERS.items() if entry.made_by is not None})
-def test_nan_and_infinity_reach_the_same_outputs_on_both_paths(layer):
+def test_nan_and_infinity_reach_equal_outputs_of_fused_and_edge_by_edge_layers(layer):
     ours = layer.make(WIDTH, 3).eval()
     slow = copy.deepcopy(ours)
     slow.register_message_forward_hook(lambda module, inputs, out: None)

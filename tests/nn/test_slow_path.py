@@ -17,7 +17,7 @@ REASONS = set(re.findall(r"^\| `(.+?)` +\|", SECTION, re.M)) - {"slow_path_reaso
 """Reasons for edge-by-edge execution that the guide lists."""
 
 
-def test_explain_path_gives_the_reason_for_the_edge_by_edge_path():
+def test_slow_path_reason_names_the_hook_override_or_option_of_an_edge_by_edge_layer():
     class Mine(nn.GATConv):
         def message(self, x_j, alpha):
             return x_j

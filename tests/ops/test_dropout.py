@@ -160,7 +160,7 @@ of_numbers = pytest.mark.skipif(bool(why_not("cpu", "cpu")), reason="the C++ ker
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("p", [0.5, 1.0])
 @pytest.mark.parametrize("shape", [(2500,), (50, 51), (0,), ()])
-def test_dropout_of_elements_equals_the_reference(dtype, p, shape):
+def test_dropout_of_elements_equals_multiplication_by_the_philox_mask(dtype, p, shape):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype).requires_grad_()
     torch.manual_seed(3)
     out = drop_numbers(x, p)

@@ -108,7 +108,7 @@ def test_add_rows_without_a_buffer_for_hubs_raises_error():
 
 @pytest.mark.bits
 @pytest.mark.parametrize("is_sorted", [False, True])
-def test_hub_sums_have_the_same_bits_for_any_number_of_threads(is_sorted):
+def test_hub_sums_have_equal_bits_for_any_number_of_threads(is_sorted):
     torch.manual_seed(0)
     rows, index = torch.randn(5000, 8, 16), torch.randint(-3, 9, (5000,))
     hubs = torch.tensor([20, 4, 11])
@@ -134,6 +134,6 @@ def test_hub_sums_have_the_same_bits_for_any_number_of_threads(is_sorted):
 @pytest.mark.parametrize(
     "out", [torch.zeros(3, 3).t(), torch.zeros(2, 3), torch.zeros(3, 3, dtype=torch.float64)]
 )
-def test_gather_rows_into_a_wrong_buffer_raises_error(out):
+def test_gather_rows_into_a_buffer_of_wrong_shape_dtype_or_stride_raises_error(out):
     with pytest.raises(ValueError, match=r"out must be contiguous, \(3, 3\) of torch.float32; got"):
         gather_rows(torch.randn(5, 3), torch.tensor([0, 1, 2]), out)

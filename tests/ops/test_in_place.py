@@ -19,7 +19,7 @@ def _rows(*shape, dtype=torch.float32, seed=0):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_output_modified_in_place_gives_the_same_bits_of_gradients(name, dropout, dtype):
+def test_attention_modified_in_place_gives_the_bits_of_out_of_place_gradients(name, dropout, dtype):
     operator, results = FAMILIES[name].variants[""], []
     for write in (False, True):
         inputs = operator.inputs(GRAPH, dtype=dtype)
@@ -38,7 +38,7 @@ def test_attention_weights_modified_in_place_give_equal_gradients():
     torch.testing.assert_close(got, expected)
 
 
-def test_input_modified_in_place_before_backward_raises_error():
+def test_attention_input_modified_in_place_before_backward_raises_error():
     value = _rows(2, 4)
     query = value * 2
     out = functional.dot_product_attention(query, value, value, GRAPH)
@@ -47,7 +47,7 @@ def test_input_modified_in_place_before_backward_raises_error():
         out.sum().backward()
 
 
-def test_second_backward_pass_gives_the_same_bits():
+def test_second_backward_pass_of_attention_gives_the_bits_of_the_first():
     value = _rows(2, 4)
     out = functional.dot_product_attention(value, value, value, GRAPH).tanh_()
     first, second = (torch.autograd.grad(out.sum(), value, retain_graph=True) for _ in range(2))

@@ -123,13 +123,13 @@ def test_self_loops_do_not_change_the_output_of_the_molecule_network() -> None:
     torch.testing.assert_close(network(looped), network.by_layers(looped))
 
 
-def test_infinite_parameter_makes_outputs_of_the_network_not_finite() -> None:
+def test_infinite_parameter_makes_outputs_of_the_molecule_network_not_finite() -> None:
     network, batch = network_of(torch.float32), batch_of(torch.float32)
     network.convs[0].lin.weight.data[0, 0] = torch.inf
     assert not network(batch).isfinite().any()
 
 
-def test_batch_with_invalid_bonds_or_features_raises_error() -> None:
+def test_molecule_network_raises_error_for_invalid_bonds_or_features() -> None:
     network, batch = network_of(torch.float32), batch_of(torch.float32)
     joined = torch.tensor([[0], [len(batch.x) - 1]])
     attr = torch.cat([batch.edge_attr, batch.edge_attr[:1]])
@@ -146,7 +146,7 @@ def test_batch_with_invalid_bonds_or_features_raises_error() -> None:
         network(replace(batch, ptr=batch.ptr + 1))
 
 
-def test_molecule_network_runs_by_layers_if_the_kernel_has_no_support() -> None:
+def test_molecule_network_is_computed_by_layers_for_dropout_and_atom_gradients() -> None:
     batch = batch_of(torch.float32)
     network = MoleculeNetwork(MoleculeSettings(width=16, dropout=0.5), 1)
     assert "_Network" not in type(network(batch).grad_fn).__name__

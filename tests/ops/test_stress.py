@@ -19,7 +19,7 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-def test_concurrent_calls_in_python_threads_give_the_same_bits(operators, hub_graph):
+def test_concurrent_calls_in_python_threads_give_the_bits_of_single_calls(operators, hub_graph):
     """Kernels release the GIL, so several calls can run at the same time. They share no data."""
 
     def work(job):
@@ -36,7 +36,7 @@ def test_concurrent_calls_in_python_threads_give_the_same_bits(operators, hub_gr
 
 
 @pytest.mark.parametrize("direction", ["in", "out"])
-def test_sums_at_a_node_of_60000_edges_agree_with_float64(attention, direction):
+def test_sums_at_a_node_of_60000_edges_are_near_those_in_float64(attention, direction):
     """The row of the hub is divided into thirty segments in both directions of the
     layout, and the sums agree with float64.
 
@@ -67,7 +67,7 @@ def test_sums_at_a_node_of_60000_edges_agree_with_float64(attention, direction):
             torch.testing.assert_close(out, torch.ones_like(out), rtol=1e-4, atol=1e-4)
 
 
-def test_kernels_in_a_thread_pool_of_the_caller_give_the_same_bits(one_thread):
+def test_kernels_in_a_thread_pool_of_the_caller_give_the_bits_of_the_main_thread(one_thread):
     """Run the kernels in a worker thread for which torch's number of threads is one, as in data
     loaders.
     """

@@ -29,7 +29,7 @@ def graph(pairs) -> Graph:
 SEEDS = torch.tensor([499, 3, 120, 3, 0, 77])
 
 
-def test_sampling_gives_the_same_edges_with_and_without_kernels(graph, monkeypatch):
+def test_sampling_gives_equal_edges_with_and_without_kernels(graph, monkeypatch):
     expected = NeighborSampler(graph, NUM_NEIGHBORS).sample(SEEDS, random_seed=1)
     monkeypatch.setattr(cpu, "_kernels", None)
     monkeypatch.setattr(cpu, "_LARGE", 1)
@@ -103,7 +103,7 @@ def test_sampler_gives_equal_samples_for_equal_seeds_and_any_threads(graph):
     assert not torch.equal(sampler.sample(seeds, random_seed=8).edges[:500], samples[0].edges[:500])
 
 
-def test_outputs_on_samples_of_all_neighbours_equal_those_on_the_whole_graph(graph, pairs):
+def test_layer_outputs_on_samples_of_all_neighbours_equal_those_on_the_whole_graph(graph, pairs):
     """With all neighbours, outputs of the seed nodes equal those on the full graph."""
     torch.manual_seed(0)
     x = torch.randn(NODES, 6, dtype=torch.float64)

@@ -27,7 +27,7 @@ def test_path_lengths_are_in_the_order_of_the_edges():
     assert path_lengths(chain, over, 2).tolist() == [3, 3, 1, 0, 3]
 
 
-def test_invalid_max_length_or_nodes_raise_error():
+def test_invalid_max_length_or_nodes_of_path_lengths_raise_error():
     none = torch.empty(2, 0, dtype=torch.long)
     with pytest.raises(ValueError, match="max_length must be >= 0; got -1"):
         path_lengths(none, graphs.complete([2]), -1)

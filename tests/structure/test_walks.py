@@ -33,7 +33,7 @@ def test_return_probabilities_of_20000_nodes_need_no_dense_matrix():
     torch.testing.assert_close(actual[nodes // 2], torch.tensor([0, 0.5, 0, 0.375]))
 
 
-def test_invalid_steps_nodes_or_edge_weights_raise_error():
+def test_invalid_steps_nodes_or_weights_of_return_probabilities_raise_error():
     with pytest.raises(ValueError, match="steps must be >= 1; got 0"):
         return_probabilities(EDGES, 5, steps=0)
     with pytest.raises(ValueError, match="edges must have the same nodes"):

@@ -33,7 +33,7 @@ def test_rows_of_normalized_features_sum_to_one(real_data):
     torch.testing.assert_close(x.to_dense(), torch.where(total > 0, plain / total, plain))
 
 
-def test_file_with_another_checksum_raises_error(real_data, tmp_path):
+def test_citation_file_with_another_checksum_raises_error(real_data, tmp_path):
     shutil.copytree(real_data / "planetoid" / "Cora", tmp_path / "Cora")
     tampered = tmp_path / "Cora" / "raw" / "ind.cora.ally"
     tampered.chmod(0o644)

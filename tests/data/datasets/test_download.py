@@ -36,7 +36,7 @@ def test_data_root_is_the_argument_then_the_variable_then_the_cache(monkeypatch,
     assert data_root() == Path.home() / ".cache" / "gattn"
 
 
-def test_a_downloaded_file_is_not_downloaded_again(served, tmp_path):
+def test_downloaded_file_is_not_downloaded_again(served, tmp_path):
     path = raw_files(served, tmp_path / "root")["a.csv"]
     assert path == tmp_path / "root" / "collection" / "served" / "raw" / "a.csv"
     assert path.read_bytes() == CONTENT
@@ -45,7 +45,7 @@ def test_a_downloaded_file_is_not_downloaded_again(served, tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["collection/served/raw", "served/raw"])
-def test_data_files_are_found_in_both_folder_layouts(served, tmp_path, folder):
+def test_data_files_are_read_from_both_folder_layouts(served, tmp_path, folder):
     path = tmp_path / "root" / folder / "a.csv"
     path.parent.mkdir(parents=True)
     path.write_bytes(CONTENT)

@@ -89,7 +89,7 @@ def test_number_of_workers_does_not_change_batches(data, workers):
         assert torch.equal(one.e_id, other.e_id)
 
 
-def test_equal_torch_seeds_give_equal_samples(data):
+def test_loaders_with_equal_torch_seeds_give_equal_samples(data):
     def epochs(seed):
         torch.manual_seed(seed)
         loader = NeighborLoader(data, [2], batch_size=100)

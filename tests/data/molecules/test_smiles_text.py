@@ -100,7 +100,7 @@ def test_cell_without_exactly_one_molecule_raises_error_with_its_reason(text, sa
     assert out == err == ""
 
 
-def test_cell_with_two_smiles_is_a_bad_row_of_the_reader_and_an_error_elsewhere():
+def test_cell_with_two_smiles_is_a_bad_row_of_read_smiles_and_an_error_of_other_functions():
     text = "CCO CCN"
     assert MIXED in read_smiles([text], on_error="skip").bad[0].reason
     for reader in (molecule_descriptors, morgan_fingerprints, molecule_identities, scaffold_split):

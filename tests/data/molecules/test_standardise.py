@@ -29,7 +29,7 @@ from gattn.data.molecules.standardise import STEPS, standardise
         ("CCO", [], "CCO"),
     ],
 )
-def test_each_step_of_standardisation_gives_the_expected_smiles(smiles, steps, expected):
+def test_standardisation_selects_largest_fragment_neutral_form_or_tautomer(smiles, steps, expected):
     assert standardise(Chem.MolFromSmiles(smiles), steps) == expected
 
 

@@ -33,13 +33,13 @@ def _index():
     return torch.arange(len(SIZES)).repeat_interleave(torch.tensor(SIZES))
 
 
-def test_attention_on_sets_of_equal_size_matches_pyg(beside_pyg, pair):
+def test_attention_within_sets_of_equal_size_matches_pyg(beside_pyg, pair):
     for shape in ((1, 4), (3, 5), (2, 1)):
         beside_pyg.check(*pair, beside_pyg.draw(*shape, 6), where=str(shape))
     beside_pyg.check(*pair, torch.zeros(1, 3, 6), where="zeros")
 
 
-def test_padded_rows_do_not_change_other_rows(beside_pyg, pair):
+def test_padded_rows_do_not_change_the_attention_of_other_rows(beside_pyg, pair):
     layer, x, index = pair[1], beside_pyg.draw(8, 6), _index()
     mask = torch.arange(4) < torch.tensor(SIZES)[:, None]
     padded = torch.full((4, 4, 6), torch.nan)
@@ -60,7 +60,7 @@ def test_derivatives_of_attention_within_graphs_pass_gradcheck(beside_pyg, pair)
     )
 
 
-def test_outputs_in_bfloat16_and_under_autocast_are_near_fp32(beside_pyg, pair):
+def test_attention_within_graphs_in_bfloat16_or_under_autocast_is_near_fp32(beside_pyg, pair):
     layer, x = pair[1].float(), beside_pyg.draw(5, 6).float()
     expected = layer(x)
     with torch.autocast("cpu", torch.bfloat16):
@@ -71,7 +71,7 @@ def test_outputs_in_bfloat16_and_under_autocast_are_near_fp32(beside_pyg, pair):
     torch.testing.assert_close(half.float(), expected, rtol=0.1, atol=0.1)
 
 
-def test_invalid_masks_and_indices_raise_error(pair):
+def test_invalid_mask_or_index_of_attention_within_graphs_raises_error(pair):
     layer, x = pair[1], torch.randn(2, 3, 6)
     with pytest.raises(ValueError, match=r"mask must have shape \(2, 3\); got \(3, 2\)"):
         layer(x, torch.ones(3, 2, dtype=torch.bool))

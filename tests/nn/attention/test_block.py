@@ -41,7 +41,7 @@ def _copy_layer(theirs, ours, *norms):
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_block_on_complete_graphs_equals_torchs_encoder_layer(norm):
+def test_transformer_block_on_complete_graphs_equals_torchs_encoder_layer(norm):
     torch.manual_seed(0)
     theirs = TransformerEncoderLayer(
         8, 2, 16, 0.0, "relu", batch_first=True, norm_first=norm == "pre"
@@ -55,7 +55,7 @@ def test_block_on_complete_graphs_equals_torchs_encoder_layer(norm):
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_block_with_memory_equals_torchs_decoder_layer(norm):
+def test_transformer_block_with_memory_equals_torchs_decoder_layer(norm):
     torch.manual_seed(0)
     theirs = TransformerDecoderLayer(
         8, 2, 16, 0.0, "gelu", batch_first=True, norm_first=norm == "pre"
@@ -76,7 +76,7 @@ def test_block_with_memory_equals_torchs_decoder_layer(norm):
     torch.testing.assert_close(out, expected)
 
 
-def test_block_adds_edge_features_and_attention_bias_to_the_scores():
+def test_transformer_block_adds_edge_features_and_attention_bias_to_the_scores():
     torch.manual_seed(0)
     block = TransformerBlock(8, 2, edge_dim=3).double()
     graph, x = graphs.causal(SIZES), _rows()
@@ -99,7 +99,7 @@ def test_block_adds_edge_features_and_attention_bias_to_the_scores():
     assert bias.weight.grad.abs().sum() > 0
 
 
-def test_attn_bias_of_minus_infinity_removes_edges_for_every_score():
+def test_attn_bias_of_minus_infinity_removes_edges_of_graph_attention_for_every_score():
     torch.manual_seed(0)
     graph, x = graphs.complete([4]), _rows([4])
     drop = torch.zeros(16, 1, dtype=torch.float64)
@@ -117,7 +117,7 @@ def test_attn_bias_of_minus_infinity_removes_edges_for_every_score():
         torch.testing.assert_close(both, expected.expand(2, 4, 8))
 
 
-def test_block_resets_its_parameters_and_raises_error_without_memory():
+def test_transformer_block_resets_its_parameters_and_raises_error_without_memory():
     block = TransformerBlock(8, 2, memory_channels=4)
     before = {name: p.clone() for name, p in block.named_parameters() if p.dim() > 1}
     block.reset_parameters()

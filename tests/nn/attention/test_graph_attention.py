@@ -76,7 +76,7 @@ def test_graph_attention_with_a_callable_score_matches_its_formula():
     torch.testing.assert_close(got, layer.lin_out(expected.flatten(1)))
 
 
-def test_callable_score_gives_equal_results_for_any_order_of_edges(shuffled):
+def test_callable_score_equals_the_built_in_score_on_edges_in_shuffled_order(shuffled):
     """The scores are computed in the order of destinations, whereas features, biases and weights
     are in the caller's order of edges.
     """
@@ -141,7 +141,7 @@ def test_invalid_score_heads_or_features_of_graph_attention_raise_error():
         GraphAttention(6)(x, x, x, "graph")
 
 
-def test_graph_attention_gives_the_same_output_for_every_edge_format():
+def test_graph_attention_gives_equal_outputs_for_every_edge_format():
     layer, query, memory = GraphAttention(6, heads=2), torch.randn(3, 6), torch.randn(4, 6)
     edge_index = torch.tensor([[0, 3, 1], [0, 0, 2]])
     graph = Graph(edge_index, (4, 3))

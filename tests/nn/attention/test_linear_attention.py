@@ -19,7 +19,7 @@ def test_linear_attention_matches_its_equation():
     torch.testing.assert_close(layer(x), layer.lin_out(summed.flatten(1)))
 
 
-def test_linear_attention_gives_the_same_output_for_index_and_ptr():
+def test_linear_attention_gives_equal_outputs_for_index_and_ptr():
     layer = _layer()
     x, index = torch.randn(5, 8), torch.tensor([0, 0, 2, 2, 2])
     out = layer(x, index, dim_size=3)

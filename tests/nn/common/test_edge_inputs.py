@@ -147,7 +147,7 @@ def _expected(graph, edge_attr):
     return torch.cat([rows, torch.stack(loops)])
 
 
-def test_self_loop_features_of_the_same_tensor_are_cached(graph_and_features):
+def test_self_loop_features_are_cached_for_a_tensor_but_not_for_its_copy(graph_and_features):
     graph, edge_attr = graph_and_features
     first = with_loop_features(edge_attr, graph, "mean")
     torch.testing.assert_close(first, _expected(graph, edge_attr))

@@ -166,7 +166,7 @@ def test_gps_conv_passes_edge_terms_to_local_layer():
 
 
 @pytest.mark.parametrize("make", [nn.GATConv, nn.GATv2Conv, nn.TransformerConv])
-def test_attn_bias_of_minus_infinity_removes_an_edge_and_log_2_doubles_it(make):
+def test_attn_bias_of_minus_infinity_removes_an_edge_and_log_2_doubles_its_weight(make):
     torch.manual_seed(0)
     layer, x = make(6, 4, 2).double(), _draw(5, 6)
     keep = torch.tensor([1.0, 1, 0, 1, 0, 1, 1, 1], dtype=torch.float64)
@@ -190,7 +190,7 @@ def test_attention_weights_exclude_the_factor_edge_weight():
     torch.testing.assert_close(recorded[0].weights, plain)
 
 
-def test_edge_terms_give_the_same_output_for_edges_in_every_format(beside_pyg):
+def test_edge_terms_give_equal_outputs_for_edges_in_every_format(beside_pyg):
     torch.manual_seed(0)
     layer, x = nn.GATConv(6, 4, 2).double(), _draw(5, 6)
     pairs = (
@@ -267,7 +267,7 @@ def test_node_with_all_edges_masked_equals_node_without_edges(name, path):
 
 
 @pytest.mark.parametrize("path", ["fused", "edge by edge"])
-def test_boolean_attn_bias_keeps_the_edges_that_are_true(path):
+def test_boolean_attn_bias_removes_the_edges_that_are_false(path):
     torch.manual_seed(0)
     layer, x, mask = nn.GATConv(6, 4, 2).double(), _draw(5, 6), PAIRS[0] > 0
     if path != "fused":

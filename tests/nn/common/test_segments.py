@@ -20,7 +20,7 @@ each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
 @each_readout
-def test_readout_without_an_index_reduces_all_rows_as_one_set(build):
+def test_readout_without_an_index_reduces_all_rows_as_a_single_set(build):
     readout, x = build(), torch.randn(7, 6)
     one = readout(x, torch.zeros(7, dtype=torch.int64), dim_size=1)
     torch.testing.assert_close(readout(x), one)

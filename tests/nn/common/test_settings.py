@@ -126,7 +126,7 @@ UNKNOWN = {
 
 @every(UNKNOWN)
 @pytest.mark.parametrize("widths", [(-1, 3), (6, -1), (-1, -1)])
-def test_width_of_minus_one_is_inferred_if_the_layer_supports_it(layer, widths):
+def test_layer_with_a_width_of_minus_one_infers_the_width_or_raises_error(layer, widths):
     module = _constructed(layer, *widths)
     if isinstance(module, ValueError):
         assert re.search(r"\b(\w*channels|\w*dim) must be an int >= [01]; got -1", str(module))

@@ -82,6 +82,6 @@ def test_exphormer_conv_without_edges_or_nodes_returns_rows_of_zeros():
         ((torch.ones(2, 6, 4), EDGES, torch.ones(8, 3)), ValueError, r"x must have shape \(n, d\)"),
     ],
 )
-def test_features_of_wrong_shape_or_type_raise_error(arguments, error, message):
+def test_exphormer_conv_raises_error_for_features_of_wrong_shape_or_type(arguments, error, message):
     with pytest.raises(error, match=message):
         ExphormerConv(4, 4, 2, edge_dim=3)(*arguments)

@@ -54,7 +54,7 @@ def test_heat_conv_accepts_a_module_as_embedding_of_edge_types():
     torch.testing.assert_close(layer(*args), expected)
 
 
-def test_edge_types_or_features_of_wrong_shape_raise_error():
+def test_heat_conv_raises_error_for_edge_types_or_features_of_wrong_shape():
     layer, x = HEATConv(6, 4, 2, 3, **SIZES), torch.randn(4, 6)
     edge_index, kinds = torch.tensor([[0, 1], [1, 2]]), torch.zeros(4, dtype=torch.long)
     with pytest.raises(ValueError, match=r"edge_type must have shape \(2,\); got \(4,\)"):
@@ -79,7 +79,7 @@ TYPES = {
 
 
 @pytest.mark.parametrize("case", TYPES)
-def test_node_or_edge_types_out_of_range_raise_error(case):
+def test_heat_conv_raises_error_for_node_or_edge_types_out_of_range(case):
     name, values, error, message = TYPES[case]
     layer, x, edge_index = HEATConv(6, 4, 2, 3, **SIZES), torch.randn(4, 6), torch.eye(2).long()
     types = {"node_type": torch.tensor([0, 1, 1, 0]), "edge_type": torch.tensor([0, 2])}
@@ -102,7 +102,7 @@ def test_compiled_heat_conv_raises_error_if_types_are_out_of_range():
         compiled(x, edge_index, kinds, edge_kinds + 1, edge_attr)
 
 
-def test_in_place_change_of_node_types_is_detected():
+def test_heat_conv_raises_error_after_node_types_change_in_place_to_an_invalid_type():
     layer, x, edge_index = HEATConv(6, 4, 2, 3, **SIZES), torch.randn(4, 6), torch.eye(2).long()
     kinds = torch.zeros(4, dtype=torch.int32)
     rest = torch.zeros(2, dtype=torch.int32), torch.ones(2, 3)
@@ -112,7 +112,7 @@ def test_in_place_change_of_node_types_is_detected():
         layer(x, edge_index, kinds, *rest)
 
 
-def test_edge_types_and_features_of_an_undirected_networkx_graph_apply_to_both_directions():
+def test_heat_conv_applies_types_and_features_of_an_undirected_edge_to_both_directions():
     torch.manual_seed(0)
     layer, x, kinds = HEATConv(6, 4, 2, 3, **SIZES), torch.randn(4, 6), torch.tensor([0, 1, 1, 0])
     network, pairs = networkx.Graph([(0, 1), (2, 3)]), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])

@@ -53,7 +53,7 @@ def test_invalid_options_or_inputs_of_hypergraph_conv_raise_error(options, input
         HypergraphConv(6, 4, **options)(torch.randn(6, 6), PAIRS, **inputs)
 
 
-def test_sums_of_many_nodes_in_16_bits_are_accurate():
+def test_hypergraph_conv_in_fp16_does_not_overflow_in_a_hyperedge_of_700_nodes():
     pairs = torch.stack([torch.arange(700), torch.zeros(700, dtype=torch.long)])
     layer = HypergraphConv(2, 2).half()
     layer.lin.weight.data.copy_(torch.eye(2))
@@ -61,7 +61,7 @@ def test_sums_of_many_nodes_in_16_bits_are_accurate():
     torch.testing.assert_close(out.float(), torch.full((700, 2), 200.0), rtol=1e-2, atol=0)
 
 
-def test_hyperedges_without_nodes_match_pyg_and_need_a_feature_row(beside_pyg):
+def test_hypergraph_conv_matches_pyg_for_hyperedges_without_nodes(beside_pyg):
     theirs, ours = beside_pyg.pair("HypergraphConv", 6, 4, use_attention=True, heads=2)
     x, attr = beside_pyg.draw(6, 6), beside_pyg.draw(4, 6)
     beside_pyg.check(theirs, ours, x, PAIRS, hyperedge_attr=attr, num_edges=7)

@@ -27,7 +27,7 @@ def test_point_transformer_conv_matches_pyg_on_unusual_graphs(beside_pyg, option
         beside_pyg.check(*pair, x, pos, case.edge_index, where=case.name)
 
 
-def test_position_network_with_batch_norm_matches_pyg_edge_by_edge(beside_pyg):
+def test_point_transformer_conv_with_batch_norm_of_positions_matches_pyg_edge_by_edge(beside_pyg):
     pair = beside_pyg.pair("PointTransformerConv", 6, 4, **_networks("batch_norm"))
     assert pair[1].slow_path_reason == "pos_nn: BatchNorm1d may combine several rows"
     x, pos = beside_pyg.draw(4, 6), beside_pyg.draw(4, 3)
@@ -73,7 +73,7 @@ def _one_by_one(layer, x, pos, edge_index, weight, bias):
     return torch.stack(out)
 
 
-def test_output_is_accurate_for_positions_far_from_the_origin():
+def test_point_transformer_conv_gives_near_outputs_if_positions_move_far_from_the_origin():
     torch.manual_seed(0)
     layer, x = PointTransformerConv(6, 4), torch.randn(4, 6)
     pos = torch.randn(4, 3).round(decimals=1)
@@ -83,7 +83,7 @@ def test_output_is_accurate_for_positions_far_from_the_origin():
     torch.testing.assert_close(away, here, atol=2e-3, rtol=0)
 
 
-def test_positions_of_wrong_shape_or_type_raise_error():
+def test_point_transformer_conv_raises_error_for_positions_of_wrong_shape_or_type():
     layer, x, pos = PointTransformerConv(6, 4), torch.randn(4, 6), torch.randn(4, 3)
     with pytest.raises(ValueError, match="pos must have 4 rows, like x of the source; got 3"):
         layer(x, pos[:3], EDGES)

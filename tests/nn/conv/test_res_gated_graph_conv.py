@@ -10,7 +10,7 @@ import gattn
 from gattn.nn import ResGatedGraphConv
 
 
-def test_edge_of_weight_zero_does_not_change_the_output():
+def test_edge_of_weight_zero_does_not_change_the_output_of_res_gated_graph_conv():
     torch.manual_seed(0)
     layer, x = ResGatedGraphConv(6, 4, edge_dim=2), torch.randn(4, 6)
     edge_index, features = torch.tensor([[0, 1, 2], [1, 2, 1]]), torch.randn(3, 2)
@@ -22,7 +22,7 @@ def test_edge_of_weight_zero_does_not_change_the_output():
     torch.testing.assert_close(slow, plain)
 
 
-def test_missing_or_unexpected_edge_features_raise_error():
+def test_res_gated_graph_conv_raises_error_for_missing_or_unexpected_edge_features():
     x, edge_index = torch.randn(4, 6), torch.tensor([[0, 1, 2], [1, 2, 3]])
     with pytest.raises(ValueError, match="edge_dim=None and takes no edge_attr"):
         ResGatedGraphConv(6, 4)(x, edge_index, torch.randn(3, 2))
@@ -34,7 +34,7 @@ GATES = [torch.nn.Softmax(dim=1), lambda gate: gate.softmax(1), torch.nn.PReLU(4
 
 
 @pytest.mark.parametrize("act", GATES, ids=["module", "function", "parameters"])
-def test_gate_with_vector_output_or_parameters_matches_pyg(act):
+def test_res_gated_graph_conv_with_a_gate_over_channels_or_with_parameters_matches_pyg(act):
     x, edge_index = torch.randn(5, 6), torch.tensor([[0, 1, 2, 3, 4, 0], [1, 2, 2, 0, 0, 3]])
     theirs = pyg.ResGatedGraphConv(6, 4, act=act)
     ours = gattn.convert(copy.deepcopy(theirs))
@@ -43,7 +43,7 @@ def test_gate_with_vector_output_or_parameters_matches_pyg(act):
     torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index))
 
 
-def test_gate_with_parameters_or_dropout_runs_and_has_gradients():
+def test_gradients_reach_parameters_of_a_gate_and_a_gate_of_dropout_gives_an_output():
     scale = torch.nn.Parameter(torch.tensor(2.0))
     x, edge_index = torch.randn(5, 6), torch.tensor([[0, 1, 2, 3, 4, 0], [1, 2, 2, 0, 0, 3]])
     ResGatedGraphConv(6, 4, act=lambda gate: (scale * gate).sigmoid())(

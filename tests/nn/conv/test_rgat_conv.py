@@ -65,7 +65,7 @@ def test_pairs_of_node_and_relation_are_projected_once_for_both_ends(beside_pyg,
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("layout", ["coo", "csr"])
-def test_values_of_a_sparse_adjacency_are_relation_types(beside_pyg, layout):
+def test_values_of_a_sparse_adjacency_are_relation_types_of_rgat_conv(beside_pyg, layout):
     pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
     kinds = torch.tensor([0, 1, 2, 1, 0, 2])
     adj_t = torch.sparse_coo_tensor(pairs.flip(0), kinds, (5, 5), is_coalesced=True)
@@ -76,7 +76,7 @@ def test_values_of_a_sparse_adjacency_are_relation_types(beside_pyg, layout):
     torch.testing.assert_close(ours(x, adj_t), theirs(x, pairs, kinds))
 
 
-def test_edges_are_sorted_by_type_once_for_the_same_types(monkeypatch):
+def test_edges_are_sorted_by_type_once_until_the_tensor_of_types_changes(monkeypatch):
     built = []
     lay_out = typed.lay_out
     monkeypatch.setattr(typed, "lay_out", lambda *args: built.append(1) or lay_out(*args))
@@ -109,7 +109,7 @@ def test_edge_types_created_in_inference_mode_are_cached_by_content(monkeypatch)
     )  # the last call uses the layout that the previous call has cached
 
 
-def test_edge_types_of_an_undirected_networkx_graph_apply_to_both_directions():
+def test_rgat_conv_applies_types_of_an_undirected_networkx_edge_to_both_directions():
     torch.manual_seed(0)
     layer, x, kinds = RGATConv(4, 2, 2), torch.randn(4, 4), torch.tensor([1, 0])
     network, pairs = networkx.Graph([(0, 1), (2, 3)]), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
@@ -117,7 +117,7 @@ def test_edge_types_of_an_undirected_networkx_graph_apply_to_both_directions():
     torch.testing.assert_close(layer(x, network, kinds), expected)
 
 
-def test_edge_type_out_of_range_raises_error_on_the_edge_by_edge_path():
+def test_rgat_conv_raises_error_edge_by_edge_for_an_edge_type_out_of_range():
     layer = RGATConv(4, 2, 2)
     layer.register_message_forward_hook(lambda layer, inputs, out: None)
     with pytest.raises(ValueError, match=r"edge_type must be in \[0, 2\); got -1 to 0"):

@@ -44,7 +44,7 @@ def test_bias_on_a_grid_depends_on_the_offset_of_the_cells():
     assert torch.equal(bias(kinds), bias.weight[expected])
 
 
-def test_repr_shows_the_settings_and_a_kind_out_of_range_raises_error():
+def test_relative_bias_has_settings_in_its_repr_and_raises_error_for_an_invalid_kind():
     assert repr(_bias(3)) == "RelativeBias(3, heads=2)"
     with pytest.raises(ValueError, match=r"kind must be in \[0, 3\); got 0 to 3"):
         _bias(3)(torch.tensor([0, 3]))

@@ -60,7 +60,7 @@ def test_learned_query_readout_of_a_graph_without_nodes_is_zero(options):
     assert readout(x[:0], index[:0]).shape == (0, 24)
 
 
-def test_readout_with_feed_forward_and_norm_matches_its_equation():
+def test_learned_query_readout_with_feed_forward_and_norm_matches_its_equation():
     readout = _readout(ff_channels=16, layer_norm=True, concat=False)
     x, index = _batch()
     attended = readout.norm(_written_out(readout, x, index, 6)[[0, 1, 3, 4]])
@@ -83,7 +83,7 @@ def test_attention_weights_sum_to_one_and_give_the_output_of_the_readout():
 
 
 @pytest.mark.parametrize("heads", [1, 2])
-def test_readout_is_equal_if_values_are_projected_before_or_after_summing(heads, monkeypatch):
+def test_learned_query_readout_is_equal_for_projection_before_or_after_the_sum(heads, monkeypatch):
     readout = _readout(num_queries=2, heads=heads, dropout=0.5)
     x, index = _batch()
     monkeypatch.setattr(learned_query, "MIN_CHANNELS_PER_SCORE", 0)

@@ -25,7 +25,7 @@ def test_attention_with_edge_features_of_any_width_equals_the_reference(
 
 @pytest.mark.parametrize("name", WITH_SLOPE)
 @pytest.mark.parametrize("slope", [0.0, 1.0, -0.5, 2.0])
-def test_results_for_any_slope_equal_the_reference(name, slope, operators, compare, random_graph):
+def test_attention_of_any_slope_equals_the_reference(name, slope, operators, compare, random_graph):
     for dtype in (torch.float64, torch.float32):
         compare(operators[name], random_graph, 3, 8, dtype=dtype, negative_slope=slope)
 

@@ -9,12 +9,14 @@ from gattn.ops.attention.gat import attend_by_score
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
-def test_grouped_value_heads_equal_the_reference(groups, precision, operators, compare, hub_graph):
+def test_gat_of_grouped_heads_equals_the_reference(
+    groups, precision, operators, compare, hub_graph
+):
     operator = operators["gat, edges"]
     compare(operator, hub_graph, 8, 16, dtype=precision, dims={"u": groups})
 
 
-def test_output_of_a_node_with_one_edge_is_the_value_of_its_source(operators):
+def test_gat_attention_of_a_node_with_a_single_edge_is_the_value_of_its_source(operators):
     graph = Graph(torch.tensor([[2, 0], [1, 0]]), 3)
     for dtype in (torch.float32, torch.bfloat16):
         inputs = operators["gat"].inputs(graph, 2, 16, dtype=dtype)
@@ -34,7 +36,7 @@ def rows_of(*degrees):
 @pytest.mark.parametrize("channels", [16, 5])
 @pytest.mark.parametrize("heads", [8, 3])
 @pytest.mark.parametrize("names", [("edge_score",), ()], ids=["edges", "nodes"])
-def test_nodes_of_low_and_high_degree_equal_the_reference(
+def test_gat_attention_of_nodes_of_low_and_high_degree_equals_the_reference(
     names, heads, channels, frozen, precision, operators, compare
 ):
     """The backward pass reads the values again for short rows, and uses saved sums for long
@@ -50,7 +52,7 @@ def test_nodes_of_low_and_high_degree_equal_the_reference(
 
 
 @pytest.mark.parametrize("size", [1e3, 1e10, 1e30])
-def test_gradients_for_very_large_scores_equal_the_reference(size, operators, random_graph):
+def test_gat_gradients_for_very_large_scores_equal_the_reference(size, operators, random_graph):
     """The terms of the scores are much larger than 1 / eps, so that the softmax is one-hot, also in
     the backward pass.
     """

@@ -20,7 +20,7 @@ def test_shared_key_and_value_give_the_bits_of_two_equal_tensors(operators, rand
 
 @pytest.mark.parametrize("size", [1.0, 1e-2, 1e-4, 1e-12])
 @pytest.mark.parametrize("dtype_", [torch.float32, torch.float64])
-def test_gradient_through_tanh_is_accurate_near_zero(size, dtype_, operators, random_graph):
+def test_relative_error_of_tanh_gradient_is_small_near_zero(size, dtype_, operators, random_graph):
     """The gradient dw = sum ds tanh(z) is as small as z. Its relative error must not exceed the
     rounding error of the dtype.
     """

@@ -40,7 +40,7 @@ def test_linear_attention_equals_its_equation_for_each_feature_map(feature_map, 
     torch.testing.assert_close(out, _written_out(query, key, value, phi))
 
 
-def test_cross_attention_reads_only_keys_of_the_same_graph():
+def test_linear_cross_attention_reads_only_keys_of_the_graph_of_a_query():
     key, value, query = _draw(6, 2, 3), _draw(6, 2, 4, seed=1), _draw(3, 2, 3, seed=2)
     segments = graphs.pooling_graph(INDEX, 1, 5)
     queries = graphs.pooling_graph(torch.tensor([2, 1, 0]), 1, 5)
@@ -81,7 +81,7 @@ def test_linear_attention_does_not_depend_on_other_graphs_of_the_batch():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_sums_of_16_bit_inputs_are_accumulated_in_fp32(dtype):
+def test_linear_attention_accumulates_sums_of_16_bit_inputs_in_fp32(dtype):
     query, key, value = _draw(4096, 1, 2), _draw(4096, 1, 2, seed=1), _draw(4096, 1, 2, seed=2)
     segments = graphs.pooling_graph(torch.zeros(4096, dtype=torch.long))
     low = [x.to(dtype) for x in (query, key, value + 1)]
@@ -106,7 +106,7 @@ def test_saved_memory_of_linear_attention_is_linear_in_the_nodes():
     assert saved <= 50 * 2 * 8
 
 
-def test_invalid_feature_map_segments_or_shapes_raise_error():
+def test_invalid_feature_map_segments_or_shapes_of_linear_attention_raise_error():
     query, key, value = _inputs()
     segments = graphs.pooling_graph(INDEX, 1, 5)
     with pytest.raises(ValueError, match=r"feature_map must be one of .*; got 'tanh'"):

@@ -76,7 +76,7 @@ def test_causal_dense_attention_equals_its_formula_without_a_layout(calls):
 
 @pytest.mark.bits
 @pytest.mark.parametrize("build", [graphs.complete, graphs.causal])
-def test_output_bits_of_a_graph_do_not_depend_on_its_batch(build, calls):
+def test_output_bits_of_dense_attention_on_a_graph_do_not_depend_on_its_batch(build, calls):
     sizes = [70, 3, 80, 70, 90, 1, 64]
     graph = build(sizes)
     tensors = inputs(graph, torch.float32)
@@ -86,7 +86,7 @@ def test_output_bits_of_a_graph_do_not_depend_on_its_batch(build, calls):
         assert torch.equal(dot_product_attention(*parts, build([size])), together[number]), size
 
 
-def test_calls_that_dense_attention_does_not_support_run_on_edge_kernels(calls, monkeypatch):
+def test_calls_with_unsupported_options_of_dense_attention_run_on_edge_kernels(calls, monkeypatch):
     graph = graphs.complete([64])
     query, key, value = inputs(graph)
     bias = torch.zeros(graph.num_edges, 2, dtype=torch.float64)
@@ -116,7 +116,7 @@ def test_derivatives_of_dense_attention_pass_gradcheck(name, calls, monkeypatch)
     assert (2, 5, 1, 2) in calls
 
 
-def test_gradients_of_some_inputs_have_the_same_bits_in_two_passes(calls):
+def test_gradients_of_dense_attention_have_equal_bits_in_two_backward_passes(calls):
     graph = graphs.complete([40, 40])
     query, key, value = inputs(graph)
     out = dot_product_attention(query, key.detach(), value, graph)
@@ -129,7 +129,7 @@ def test_gradients_of_some_inputs_have_the_same_bits_in_two_passes(calls):
     assert same.grad is not None
 
 
-def test_nan_stays_in_its_graph_in_inference_mode(calls):
+def test_nan_in_dense_attention_reaches_only_outputs_of_its_graph(calls):
     graph = graphs.complete([40, 64])
     query, key, value = (t.detach() for t in inputs(graph))
     value[0] = torch.nan
@@ -155,7 +155,7 @@ def test_dense_attention_compiles_without_a_graph_break(name):
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
-def test_dense_attention_under_torch_func_has_derivatives_of_autograd():
+def test_dense_attention_has_equal_derivatives_under_torch_func_and_autograd():
     q, graph = torch.randn(64, 2, 8, requires_grad=True), graphs.complete([64])
 
     def loss(q):

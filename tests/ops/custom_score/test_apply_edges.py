@@ -55,7 +55,7 @@ def test_expanded_edge_features_are_read_without_a_full_copy(hub, in_chunks, mon
 
 
 @pytest.mark.parametrize("size", [7, 10_000])
-def test_complex_features_have_complex_gradients(size, hub, monkeypatch):
+def test_gradients_of_apply_edges_with_complex_features_pass_gradcheck(size, hub, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", size)
     check_gradients(
         [torch.complex(a, a.flip(0)).requires_grad_() for a in _query_and_key(hub)], hub
@@ -63,13 +63,13 @@ def test_complex_features_have_complex_gradients(size, hub, monkeypatch):
 
 
 @pytest.mark.parametrize("most", [1, 3])
-def test_gradients_at_nodes_of_high_degree_pass_gradcheck(most, hub, in_chunks, monkeypatch):
+def test_apply_edges_at_nodes_of_high_degree_passes_gradcheck(most, hub, in_chunks, monkeypatch):
     monkeypatch.setattr(chunks, "HUB_DEGREE", most)
     check_gradients([a.requires_grad_() for a in _query_and_key(hub)], hub)
 
 
 @pytest.mark.parametrize("end", ["source", "destination"])
-def test_gradient_sums_over_500000_edges_are_accurate(end):
+def test_gradient_sums_over_500000_edges_have_a_relative_error_below_2e_6(end):
     """A sequential fp32 sum of 500,000 numbers would have a relative error of 1e-5."""
     many, other = torch.arange(500_000), torch.zeros(500_000, dtype=torch.long)
     one, each = torch.ones(1, 1, requires_grad=True), torch.rand(500_000, 1)

@@ -60,7 +60,7 @@ def test_derivatives_with_a_module_as_score_pass_gradcheck(normalize, hub, tenso
 
 @pytest.mark.bits
 @pytest.mark.parametrize("size", [7, 8192])
-def test_repeated_and_checkpointed_backward_passes_agree(size, hub, tensors, monkeypatch) -> None:
+def test_repeated_and_checkpointed_gradients_are_equal(size, hub, tensors, monkeypatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK", size)
     score, inputs = Perceptron().double(), tuple(tensors.values())
 
@@ -97,7 +97,7 @@ def test_score_accepts_tuples_and_dicts_as_query_key_and_edge_attr(hub, tensors)
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("normalize", NORMALIZE)
-def test_dropout_mask_of_a_subgraph_equals_that_of_the_graph(
+def test_dropout_mask_of_a_custom_score_on_a_subgraph_equals_that_of_the_graph(
     normalize, backend, monkeypatch, random_graph
 ) -> None:
     monkeypatch.setenv("GATTN_BACKEND", backend)
@@ -117,7 +117,7 @@ def test_dropout_mask_of_a_subgraph_equals_that_of_the_graph(
         torch.testing.assert_close(out, whole[first:last])
 
 
-def test_custom_score_runs_under_autocast_in_both_passes() -> None:
+def test_custom_score_under_autocast_is_computed_once_in_bfloat16() -> None:
     graph, x = gattn.graphs.complete([4]), torch.randn(4, 1, 8, requires_grad=True)
     dtypes = []
 
@@ -198,7 +198,7 @@ def test_sums_over_6000_edges_in_16_bits_are_accumulated_in_fp32(dtype, monkeypa
     assert out.item() == pytest.approx(6000, rel=4e-3)
 
 
-def test_output_is_not_finite_if_weights_are_normalised_by_zero():
+def test_output_of_a_custom_score_is_not_finite_if_its_weights_sum_to_zero():
     graph = gattn.Graph(torch.tensor([[0, 1, 0, 1], [2, 2, 3, 3]]), 4)
     features = torch.tensor([[1.0], [-1.0], [0.0], [0.0]])
     ends = torch.randn(3, 4, 1, 2)
@@ -209,7 +209,7 @@ def test_output_is_not_finite_if_weights_are_normalised_by_zero():
 
 @pytest.mark.slow
 @pytest.mark.skipif(bool(cpu.unavailable_reason()), reason="the C++ kernels are not built")
-def test_smaller_chunks_in_backward_give_the_same_gradients(monkeypatch):
+def test_gradients_with_smaller_chunks_in_backward_equal_those_of_the_definition(monkeypatch):
     """Chunks have 16 edges in the forward pass and 8 in the backward pass, and the graph has
     sources and destinations of high degree.
     """

@@ -16,7 +16,7 @@ from gattn.ops.custom_score import chunks, edge_function
 from tests.ops.custom_score.scores import HEADS, NODES, WIDTH, Perceptron, check_definition, plain
 
 
-def test_score_that_is_a_view_keeps_its_value_after_a_later_write() -> None:
+def test_score_that_is_a_view_is_not_changed_by_a_later_write() -> None:
     """For few edges, the score is not copied, so it may be a view of a captured tensor that is
     modified later.
     """
@@ -57,7 +57,7 @@ def test_in_place_score_does_not_change_the_edge_features(hub, tensors):
 
 
 @pytest.mark.parametrize("size", [7, 10_000])
-def test_backward_reads_captured_values_of_a_forward_pass(size, hub, tensors, monkeypatch) -> None:
+def test_backward_uses_captured_values_of_its_forward_pass(size, hub, tensors, monkeypatch) -> None:
     """A loop over temperatures changes the captured variable before backward runs."""
     monkeypatch.setattr(chunks, "CHUNK", size)
     ends = [tensors[name] for name in ("query", "key", "value")]
@@ -158,7 +158,7 @@ class Tied(Module):
 
 
 @pytest.mark.parametrize("chunk", [10, 1000])
-def test_shared_parameters_of_a_score_have_correct_gradients(chunk, hub, tensors, monkeypatch):
+def test_gradients_of_shared_parameters_equal_the_definition(chunk, hub, tensors, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", chunk)
     score = Tied().double()
     parameters = list(score.parameters())

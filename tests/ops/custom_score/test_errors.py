@@ -88,7 +88,7 @@ def test_buffer_modified_before_backward_raises_error(hub, tensors, in_chunks) -
 
 
 @pytest.mark.parametrize("size", [7, 10_000])
-def test_random_score_raises_error_if_backward_recomputes_it(
+def test_random_score_raises_error_if_backward_recomputes_the_score(
     size, hub, tensors, monkeypatch
 ) -> None:
     monkeypatch.setattr(chunks, "CHUNK", size)

@@ -94,7 +94,7 @@ def test_every_operator_compiles_in_one_graph(operator, tiny):
         torch.testing.assert_close(actual[name], value, msg=name)
 
 
-def test_operators_in_inference_mode_give_the_same_bits(operator, tiny):
+def test_operators_give_equal_bits_in_inference_mode_and_with_gradients(operator, tiny):
     inputs = operator.inputs(tiny, 2, 4, dtype=torch.float32)
     expected = operator(inputs, tiny)
     with torch.inference_mode():
@@ -105,7 +105,7 @@ def test_operators_in_inference_mode_give_the_same_bits(operator, tiny):
         assert not operator(inputs, tiny).requires_grad
 
 
-def test_checkpointed_attention_has_the_same_dropout_mask(attention, tiny):
+def test_checkpointed_attention_has_the_dropout_mask_of_plain_attention(attention, tiny):
     inputs = attention.inputs(tiny, 2, 4)
     names = list(inputs)
 
@@ -120,7 +120,7 @@ def test_checkpointed_attention_has_the_same_dropout_mask(attention, tiny):
     assert all(map(torch.equal, *runs))
 
 
-def test_forward_mode_derivative_is_correct_unless_a_backend_is_named(operator, tiny):
+def test_forward_mode_derivative_equals_finite_difference_unless_a_backend_is_named(operator, tiny):
     inputs = operator.inputs(tiny, 2, 2, grad=False)
     ones = {name: torch.ones_like(t) for name, t in inputs.items()}
     with pytest.raises(RuntimeError, match=r"does not run under torch\.func"):
@@ -131,7 +131,7 @@ def test_forward_mode_derivative_is_correct_unless_a_backend_is_named(operator, 
     torch.testing.assert_close(derivative, (ends[0] - ends[1]) / 2e-6, rtol=1e-4, atol=1e-6)
 
 
-def test_operators_support_vmap_and_grad_unless_a_backend_is_named(operator, tiny):
+def test_operators_under_vmap_equal_single_calls_unless_a_backend_is_named(operator, tiny):
     inputs = operator.inputs(tiny, 2, 2, grad=False)
     stacked = {name: torch.stack([t, 2 * t]) for name, t in inputs.items()}
     gradients = [("grad", torch.func.grad, inputs), ("grad", torch.func.jacrev, inputs)]
