@@ -20,6 +20,7 @@ from gattn.apps.cli.reading import (
     with_tables,
 )
 from gattn.apps.fitting.settings import declared
+from gattn.apps.links.runs.config import LinkRunSettings
 from gattn.apps.nodes.runs.config import NodeRunSettings, override
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.run.text import plural
@@ -118,7 +119,8 @@ def predict(
 
 
 @app.command()
-@with_settings(NodeRunSettings, only=(*READING, "threads"))
+# A single table of nodes, as in the settings of links; a node of several types is not explained.
+@with_settings(LinkRunSettings, only=(*READING, "threads"))
 def explain(
     run: Run,
     graph: Annotated[str, GRAPH],

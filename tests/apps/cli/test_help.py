@@ -34,6 +34,11 @@ def test_help_fits_on_a_screen_of_80_columns(help_of, command):
     assert not any("…" in line for line in lines)
 
 
+def test_help_of_explain_names_one_table_of_nodes(help_of):
+    assert "TYPE=FILE" in help_of("nodes", "predict", "--help")
+    assert "TYPE=FILE" not in help_of("nodes", "explain", "--help")
+
+
 @pytest.mark.parametrize("group", [(), *((group,) for group in COMMANDS)])
 def test_help_of_a_group_lists_its_commands(monkeypatch, capsys, group):
     run = runner(monkeypatch, capsys, *group)

@@ -262,6 +262,8 @@ def test_train_predict_and_embed_accept_several_node_tables(gattn, typed, tmp_pa
     config = read_toml(NodeRunSettings, folder / "run" / "config.toml")
     assert config.data == ""
     assert len(config.nodes) == len(config.edges) == 2
+    report = (folder / "run" / "report.html").read_text("utf-8")
+    assert all(table in report for table in (*config.nodes, *config.edges))
     code, err = gattn("predict", folder / "run", *tables, "--out", tmp_path / "p.csv")
     assert code == 0, err
     assert [row["node"] for row in _rows(tmp_path / "p.csv")] == [f"n{i}" for i in range(60)]

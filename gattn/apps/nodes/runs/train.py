@@ -105,7 +105,7 @@ def _facts(run: NodeRun) -> RunFacts:
             "features": features,
             "task": estimator.task.name,
             "split": run.split.protocol,
-            "edges": "directed" if run.encoded.graph.directed else "undirected",
+            "directed": str(run.encoded.graph.directed),
         },
         title=f"{settings.label or WITHOUT_NAME[estimator.task.is_class]} of {data}",
         summary=(
