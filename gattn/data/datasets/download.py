@@ -135,19 +135,19 @@ def _verify(path: Path, file: DataFile) -> None:
 
 
 def _download(url: str, path: Path, file: DataFile) -> None:
-    """Download one file to a temporary name, verify it, and then move it to ``path``. Raises
+    """Download one file, verify it, and write it to ``path``. Raises
     OSError if the download fails, and ValueError if the file is not the registered one.
     """
+    content = _read_url(url, file.bytes)
+    if hashlib.sha256(content).hexdigest() != file.sha256:
+        raise ValueError(
+            f"the download from {url} is not the registered file (SHA-256 {file.sha256}); "
+            "it was deleted"
+        )
+    # No folder is created for a download that fails, because it would look like a data set.
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as temporary:
-        temporary.write_bytes(_read_url(url, file.bytes))
-        try:
-            _verify(temporary, file)
-        except ValueError:
-            raise ValueError(
-                f"the download from {url} is not the registered file (SHA-256 {file.sha256}); "
-                "it was deleted"
-            ) from None
+        temporary.write_bytes(content)
 
 
 def _read_url(url: str, size: int) -> bytes:
