@@ -43,6 +43,7 @@ class NodeNames:
     Args:
         run: name of the run on this server, for error messages.
         names: n names.
+        kind: type of the nodes, for error messages; "" if there is one type.
 
     Attributes:
         index: the number of each node by its name as a text.
@@ -53,8 +54,8 @@ class NodeNames:
         (['Marius'], 2)
     """
 
-    def __init__(self, run: str, names: Iterable[Hashable]) -> None:
-        self.run = run
+    def __init__(self, run: str, names: Iterable[Hashable], kind: str = "") -> None:
+        self.run, self.of_type = run, f" of type {kind!r}" if kind else ""
         self.index = {str(name): number for number, name in enumerate(names)}
 
     def search(self, text: str) -> list[str]:
@@ -74,7 +75,7 @@ class NodeNames:
         """
         place = self.index.get(name)
         if place is None:
-            raise RequestError(404, f"{self.run} has no node {name[:200]!r}")
+            raise RequestError(404, f"{self.run} has no node {name[:200]!r}{self.of_type}")
         return place
 
 
@@ -92,7 +93,8 @@ class ServedNetwork(ServedRun):
     @cached_property
     def names(self) -> NodeNames:
         """Names of the nodes."""
-        return NodeNames(self.name, self.graph.names)
+        network = self.graph.network
+        return NodeNames(self.name, self.graph.names, network.target if network else "")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -13,6 +13,8 @@ import pytest
 from gattn.apps.fitting.settings import read_toml
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.runs.config import NodeRunSettings
+from gattn.apps.serve.errors import RequestError
+from gattn.apps.serve.nodes import open_nodes
 from tests.apps.cli.commands import run_command, runner, train
 from tests.apps.nodes.typed_networks import typed_tables, write_tables
 from tests.pictures import leave_blank
@@ -267,6 +269,8 @@ def test_train_predict_and_embed_accept_several_node_tables(gattn, typed, tmp_pa
     code, err = gattn("predict", folder / "run", *tables, "--out", tmp_path / "p.csv")
     assert code == 0, err
     assert [row["node"] for row in _rows(tmp_path / "p.csv")] == [f"n{i}" for i in range(60)]
+    with pytest.raises(RequestError, match="run has no node 'a1' of type 'papers'"):
+        open_nodes("run", folder / "run", 1).predict("a1")
 
 
 @pytest.mark.parametrize(
