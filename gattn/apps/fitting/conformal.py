@@ -285,16 +285,17 @@ def too_few(classes: Sequence[str], coverage: float, item: str, least: int | Non
         least: number of calibration rows of the class that has the fewest; None if it is unknown.
 
     >>> too_few(["toxic"], 0.9, "nodes", 4)  # doctest: +NORMALIZE_WHITESPACE
-    'Classes with fewer than the 9 validation nodes that this coverage needs are in every set:
-    toxic. Use more labelled nodes of them, or a --coverage of up to 0.8.'
+    'Every set contains toxic, because this coverage needs at least 9 validation nodes of each
+    class. Use more labelled nodes, or a --coverage of up to 0.8.'
     """
     names = ", ".join([*classes[:5], *["..."] * (len(classes) > 5)])
     lower = ", or a lower --coverage" if least is None else ""
     if least:
         lower = f", or a --coverage of up to {greatest_coverage(least)}"
     return (
-        f"Classes with fewer than the {least_rows(coverage):,} validation {item} that this "
-        f"coverage needs are in every set: {names}. Use more labelled {item} of them{lower}."
+        f"Every set contains {names}, because this coverage needs at least "
+        f"{least_rows(coverage):,} validation {item} of each class. Use more labelled "
+        f"{item}{lower}."
     )
 
 

@@ -96,4 +96,4 @@ def test_model_whose_label_sets_always_contain_a_class_has_a_warning(folder, mon
     }  # fmt: skip
     monkeypatch.setattr(served, "read_card", lambda folder: {"metrics": metrics})
     (warning,) = run.describe().warnings
-    assert "are in every set" in warning
+    assert "Every set contains a," in warning
