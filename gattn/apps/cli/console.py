@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
 
-from gattn.apps.run.text import count_of, divided, plural, with_digits, without_temporary
+from gattn.apps.report.style import with_digits
+from gattn.apps.run.text import count_of, divided, plural, without_temporary
 
 if TYPE_CHECKING:
     from gattn.apps.run.compare import Difference

@@ -1,4 +1,4 @@
-"""Formatting of metrics, numbers and titles for reports and their plots."""
+"""Formatting of numbers for tables and reports, and of metrics and titles for reports."""
 
 from __future__ import annotations
 
@@ -25,14 +25,49 @@ METRICS = {
 """Names under which the metrics of :mod:`gattn.apps.fitting.metrics` are displayed."""
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """Format a number with ``digits`` significant digits; None and NaN become a dash. From 100 on,
-    it has all digits before the decimal point, with a thousands separator. A number below 1 has up
-    to six digits if fewer would round it to 1. Magnitudes below 1e-4 and from 1e9 on have an
+def with_digits(value: float, digits: int, *, zeros: bool = False) -> str:
+    """Format a number with some significant digits, or with more if it is below 1 and they would
+    round it to 1, which is important for probabilities. Zeros at the end are written if ``zeros``
+    is True.
+
+    >>> with_digits(0.25, 3), with_digits(0.25, 3, zeros=True), with_digits(0.9996, 3)
+    ('0.25', '0.250', '0.9996')
+    """
+    text = f"{value:{'#' * zeros}.{digits}g}".rstrip(".")
+    if value < 1 and float(text) == 1:
+        return with_digits(value, digits + 1, zeros=zeros)
+    return text
+
+
+def with_precision(value: float, error: float, *, digits: int, error_digits: int) -> str:
+    """Format a number with at most 17 significant digits, so that the leading digits of its error
+    are shown.
+
+    Args:
+        value: the number.
+        error: its standard deviation, in the same unit.
+        digits: minimum number of significant digits, also used if the error is 0 or not finite.
+        error_digits: number of digits of the error that are visible in the number.
+
+    >>> with_precision(1000000.12345678, 0.001, digits=6, error_digits=4)
+    '1000000.123457'
+    >>> with_precision(5.0e-13, 1.0e-13, digits=6, error_digits=4)
+    '5e-13'
+    """
+    if value != 0 and 0 < error < math.inf and math.isfinite(value):
+        places = math.floor(math.log10(abs(value))) - math.floor(math.log10(error))
+        digits = min(max(digits, places + error_digits), 17)
+    return with_digits(value, digits)
+
+
+def number(value: float | None) -> str:
+    """Format a number with three significant digits; None and NaN become a dash. From 100 on,
+    it has all digits before the decimal point, with a thousands separator. A number below 1 has
+    more digits if three would round it to 1. Magnitudes below 1e-4 and from 1e9 on have an
     exponent.
 
-    >>> number(0.48912), number(0.9996), number(12345.6), number(1e-7), number(float("nan"))
-    ('0.489', '0.9996', '12,346', '1e-07', '–')
+    >>> number(0.48912), number(0.9999999), number(12345.6), number(1e-7), number(float("nan"))
+    ('0.489', '0.9999999', '12,346', '1e-07', '–')
     """
     if value is None or math.isnan(value):
         return "–"
@@ -41,9 +76,7 @@ def number(value: float | None, digits: int = 3) -> str:
     if 100 <= abs(value) < 1e9:
         return f"{value:,.0f}".replace("-", "−")
     if value == 0 or 1e-4 <= abs(value) < 100:
-        text = f"{value:#.{digits}g}".rstrip(".").replace("-", "−")
-        is_near_one = value < 1 and digits < 6 and text == f"{1:#.{digits}g}"
-        return number(value, digits + 1) if is_near_one else text
+        return with_digits(value, 3, zeros=True).replace("-", "−")
     return f"{value:.3g}"
 
 

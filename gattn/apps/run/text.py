@@ -1,8 +1,7 @@
-"""Formatting of counts and numbers for messages and tables."""
+"""Formatting of counts and lines of text for messages."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator
 from textwrap import fill
@@ -59,35 +58,3 @@ def count_of(count: int, item: str) -> str:
     """
     noun, of, rest = item.partition(" of ")
     return f"{plural(count, noun.removesuffix('s'))}{of}{rest}"
-
-
-def with_digits(value: float, digits: int) -> str:
-    """Format a number with some significant digits, or with more if it is below 1 and they would
-    round it to 1, which is important for probabilities.
-
-    >>> with_digits(0.25, 3), with_digits(0.9996, 3), with_digits(1.0, 3)
-    ('0.25', '0.9996', '1')
-    """
-    text = f"{value:.{digits}g}"
-    return with_digits(value, digits + 1) if text == "1" and value < 1 else text
-
-
-def with_precision(value: float, error: float, *, digits: int, error_digits: int) -> str:
-    """Format a number with at most 17 significant digits, so that the leading digits of its error
-    are shown.
-
-    Args:
-        value: the number.
-        error: its standard deviation, in the same unit.
-        digits: minimum number of significant digits, also used if the error is 0 or not finite.
-        error_digits: number of digits of the error that are visible in the number.
-
-    >>> with_precision(1000000.12345678, 0.001, digits=6, error_digits=4)
-    '1000000.123457'
-    >>> with_precision(5.0e-13, 1.0e-13, digits=6, error_digits=4)
-    '5e-13'
-    """
-    if value != 0 and 0 < error < math.inf and math.isfinite(value):
-        places = math.floor(math.log10(abs(value))) - math.floor(math.log10(error))
-        digits = min(max(digits, places + error_digits), 17)
-    return with_digits(value, digits)

@@ -17,7 +17,8 @@ from gattn.apps.links.runs.predict import read_run
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.nodes.runs.explain import place_of
-from gattn.apps.run.text import plural, with_digits
+from gattn.apps.report.style import with_digits
+from gattn.apps.run.text import plural
 from gattn.apps.run.train import Log, no_log
 from gattn.draw import draw_network
 from gattn.files import new_folder, write_rows

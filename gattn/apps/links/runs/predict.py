@@ -10,8 +10,8 @@ from gattn.apps.links.pairs import Links
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.edges import merged_edges_note
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
+from gattn.apps.report.style import with_digits
 from gattn.apps.run.notes import noise_note
-from gattn.apps.run.text import with_digits
 from gattn.apps.run.train import Log, no_log
 from gattn.files import check_table_ending, new_file, write_rows
 

@@ -34,9 +34,10 @@ from gattn.apps.nodes.runs.splits import data_hash
 from gattn.apps.report import style
 from gattn.apps.report.report import Section, Table
 from gattn.apps.report.run_report import Words, run_report
+from gattn.apps.report.style import with_digits
 from gattn.apps.run import train as pipeline
 from gattn.apps.run.measure import PARTS
-from gattn.apps.run.text import plural, with_digits
+from gattn.apps.run.text import plural
 from gattn.apps.run.train import Log, Parts, Product, Report, TrainedRun, no_log, report_facts
 from gattn.data import Split
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from gattn.apps.molecules.arrays import is_missing
 from gattn.apps.molecules.atoms.labels import join_cells
 from gattn.apps.molecules.target_transform import Prediction
-from gattn.apps.run.text import with_digits, with_precision
+from gattn.apps.report.style import with_digits, with_precision
 
 if TYPE_CHECKING:
     from gattn.apps.molecules.rows import LabelledMolecules

@@ -12,7 +12,7 @@ from gattn.apps.molecules.explain import explain_model
 from gattn.apps.molecules.loading import open_run
 from gattn.apps.molecules.row_format import name_after, name_column
 from gattn.apps.molecules.runs.predict import Counts
-from gattn.apps.run.text import with_precision
+from gattn.apps.report.style import with_precision
 from gattn.apps.run.train import Log, no_log
 from gattn.apps.tables.csv_table import Table, TableRow
 from gattn.draw import DRAWN_ATOMS, draw_molecule, shared_scale

@@ -15,7 +15,7 @@ from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.estimators import AnyPredictor, NodeClassifier, NodeEstimator
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.nodes.runs.predict import load_estimator, read_graph
-from gattn.apps.run.text import with_digits
+from gattn.apps.report.style import with_digits
 from gattn.apps.run.train import Log, no_log
 from gattn.draw import draw_network
 from gattn.files import new_folder, write_rows

@@ -14,8 +14,8 @@ from gattn.apps.nodes.edges import merged_edges_note
 from gattn.apps.nodes.estimators import ESTIMATORS, NodeClassifier, NodeEstimator, attention_network
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.nodes.sampled.predictor import SampledPredictor
+from gattn.apps.report.style import with_digits
 from gattn.apps.run.model_io import coverage_of, read_card, read_model
-from gattn.apps.run.text import with_digits
 from gattn.apps.run.train import Log, no_log
 from gattn.files import check_table_ending, new_file, write_rows
 
