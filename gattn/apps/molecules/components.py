@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ from gattn.data.molecules.features import FEATURISER
 if TYPE_CHECKING:
     from gattn.apps.fitting.loop import History
     from gattn.apps.molecules.model_inputs import MoleculeInputs
+    from gattn.apps.molecules.rows import FitPart
 
 PREFIXES = ("networks.", "gp.", "forest.", "environments.")
 """Beginnings of the names of the tensors of the components."""
@@ -138,6 +140,37 @@ class NetworkPredictor(ABC):
         return cls(tensors, TASKS[facts["task"]], settings, classes, level)
 
 
+class Outputs(NamedTuple):
+    """Predictions of k molecules in the units of the transformed targets.
+
+    Attributes:
+        means: [P, k, t] means of the components.
+        members: [K, k, t] means of the networks.
+        variance: [k, t] variances of the Gaussian process; zeros if the model has none.
+    """
+
+    means: Tensor
+    members: Tensor
+    variance: Tensor
+
+
+class Fitted(NamedTuple):
+    """Weights of the components and the model of the error, fitted to labels.
+
+    Attributes:
+        weights: [P, t] float64. For each target they sum to one, and for classes to the factor of
+            :func:`gattn.apps.molecules.stacking.fit_shrinkage`.
+        spread: [s, t] float64, the coefficients of the model of the squared error; empty for
+            classes.
+        offset: [t] float64, the number that is added to the probability of each class; zero for
+            regression.
+    """
+
+    weights: Tensor
+    spread: Tensor
+    offset: Tensor
+
+
 class Components(NetworkPredictor):
     """Components of a model of molecules: networks, a Gaussian process and a forest.
 
@@ -193,63 +226,156 @@ class Components(NetworkPredictor):
         """
         return self.task.clip(mean, self.classes)
 
-    def predict_components(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor, Tensor]:
-        """Predict k molecules with each component, in the units of the transformed targets.
-
-        Args:
-            inputs: k molecules, with standardised descriptor columns.
-
-        Returns:
-            The means [P, k, t] of the components, the means [K, k, t] of the networks, and the
-            variances [k, t] of the Gaussian process, which are zeros if the model has none.
+    def predict_components(self, inputs: MoleculeInputs) -> Outputs:
+        """Predict k molecules, with standardised descriptor columns, by each component, in the
+        units of the transformed targets.
 
         Raises:
             ValueError: the kernel matrix of the Gaussian process cannot be factorised.
         """
         raw = predict_members(self.networks, inputs, self.targets, threads=self.threads)
-        members = self.in_units(raw)
         mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.kernel is not None:
             mean, variance = self.kernel.predict(inputs)
         forest = mean if self.forest is None else self.forest.predict(inputs)
-        return self.means(members, mean, forest), members, variance
+        return self._outputs(self.in_units(raw), mean, variance, forest)
 
-    def means(self, members: Tensor, mean: Tensor, forest: Tensor) -> Tensor:
-        """Return the mean of each of P components, [P, k, t].
-
-        Args:
-            members: [K, k, t] means of each network.
-            mean: [k, t] means of the Gaussian process; not read if the model has none.
-            forest: [k, t] means of the forest; not read if the model has none.
+    def _outputs(self, members: Tensor, mean: Tensor, variance: Tensor, forest: Tensor) -> Outputs:
+        """Return the outputs of the components for k molecules, given the means [K, k, t] of each
+        network, the means and variances [k, t] of the Gaussian process, and the means [k, t] of the
+        forest. Those of components that the model does not have are not read.
         """
         means = [members.mean(0)] if self.networks else []
         if self.kernel is not None:
             means.append(self.clipped(mean))
         if self.forest is not None:
             means.append(self.clipped(forest))
-        return torch.stack(means)
+        return Outputs(torch.stack(means), members, variance)
 
-    def error_inputs(self, means: Tensor, members: Tensor, variance: Tensor) -> Tensor:
+    def _error_inputs(self, outputs: Outputs) -> Tensor:
         """Return the inputs of the model of the squared error, [s, k, t], in squares of the
         target's unit.
 
         The inputs are the variance of the target, the variance of the Gaussian process, the squared
         differences between the components, and the variance over the networks. Inputs that the
         model does not have are left out.
-
-        Args:
-            means: [P, k, t] means of the components.
-            members: [K, k, t] means of each network.
-            variance: [k, t] variances of the Gaussian process; not read if the model has none.
         """
+        means, members, variance = outputs
         sources = [self.scale.square().expand_as(variance)]
         if self.kernel is not None:
             sources.append(variance)
-        if len(means) > 1:
-            sources.append((means[0] - means[1]).square())
-        if len(means) > 2:
-            sources.append((means[1] - means[2]).square())
+        sources += [(first - second).square() for first, second in pairwise(means)]
         return torch.stack([*sources, *network_variance(members)])
+
+    def combined(self, outputs: Outputs, fitted: Fitted) -> tuple[Tensor, Tensor]:
+        """Return the mean and the standard deviation of the error, [k, t] float64 each. For
+        classes, the standard deviation is that of :func:`disagreement`.
+        """
+        mean = stacking.combine(outputs.means, fitted.weights) + fitted.offset
+        if self.task.is_class:
+            return mean, disagreement(outputs.means, outputs.members, fitted.weights)
+        return mean, stacking.predicted_std(self._error_inputs(outputs), fitted.spread)
+
+    def calibrate(
+        self, val: FitPart, members: Tensor, *, similarities: Tensor, kernel_index: Tensor,
+        folds: Tensor, train_weights: Tensor, evidence: stacking.Evidence | None,
+    ) -> tuple[Fitted, Prediction, Tensor]:  # fmt: skip
+        """Fit the weights of the components, and the coefficients of the error variance.
+
+        The prediction of a validation molecule uses weights and coefficients that are fitted to the
+        molecules of the other folds. See
+        :meth:`gattn.apps.molecules.predictor.MoleculePredictor.fit`.
+
+        Args:
+            val: m molecules of the validation part.
+            members: [K, m, t], cross-fitted predictions of the networks.
+            similarities: [m] similarity of each molecule to the most similar training molecule.
+            kernel_index: indices of the validation molecules on which the Gaussian process is
+                trained.
+            folds: [m], the fold of each row.
+            train_weights: weights of the rows of the training part.
+            evidence: predictions by components that were not trained on a molecule; None for a
+                model of one component.
+
+        Returns:
+            - the weights and coefficients
+            - cross-fitted predictions of the validation part, on the scale on which the model is
+              trained
+            - for regression the labels, means and standard deviations [3, n, t] of training
+              molecules by components that were not trained on them
+        """
+        y_val, is_class = val.y, self.task.is_class
+        # The trees that were trained on the validation part must not be used to fit the
+        # coefficients of the error, because they have read the labels of the fold that is
+        # predicted.
+        forest_few = forest_all = torch.zeros_like(y_val)
+        if evidence is not None and evidence.forest_val is not None:
+            forest_few, forest_all = evidence.forest_val.mean, evidence.forest_all
+        left_out = torch.empty(0), torch.zeros_like(y_val)
+        if self.kernel is not None:
+            groups = val.group_numbers()
+            left_out = _leave_out(self.kernel, val.inputs, kernel_index, groups)
+        prior = 0.0 if evidence is None else stacking.network_prior(similarities, len(evidence.y))
+        # The validation part alone has too few errors, so training molecules are added.
+        y = kernel = variance = forest = y_val[:0]
+        if evidence is not None and not is_class:
+            y, kernel, variance = evidence.y, evidence.kernel, evidence.kernel_variance
+            forest = kernel if evidence.forest is None else evidence.forest.mean
+        # The Gaussian process replaces the networks, which were trained on all training molecules.
+        of_train = self._outputs(kernel.expand(len(members), -1, -1), kernel, variance, forest)
+        of_val = self._outputs(members, *left_out, forest_few)
+        sources = self._error_inputs(of_val), self._error_inputs(of_train)
+
+        def fit(rows: Tensor) -> Fitted:
+            """Fit the weights of the components, and the coefficients of the error variance or the
+            calibration of the classes, to the molecules at ``rows``.
+            """
+            weights = y_val.new_ones(1, y_val.shape[1]).double()
+            if evidence is not None:
+                weights = stacking.part_weights(
+                    evidence, members.mean(0), y_val, rows, self.scale, prior,
+                    (train_weights, val.weights), self.clipped, by_target=not self.classes,
+                )  # fmt: skip
+            mean = stacking.combine(of_val.means[:, rows], weights)
+            if is_class:
+                factor, offset = stacking.fit_shrinkage(
+                    mean, y_val[rows], val.weights[rows], self.classes
+                )
+                return Fitted(factor * weights, torch.ones(0), offset)
+            spread = stacking.fit_spread(
+                torch.cat([sources[0][:, rows], sources[1]], 1),
+                torch.cat([y_val[rows] - mean, y - stacking.combine(of_train.means, weights)]),
+                torch.cat([val.weights[rows], train_weights[: len(y)]]),
+            )
+            return Fitted(weights, spread, torch.zeros(1))
+
+        chosen = fit(torch.ones(len(y_val), dtype=torch.bool))
+        outputs = self._outputs(members, *left_out, forest_all)
+        mean, std = self.combined(outputs, chosen)
+        for fold in range(int(folds.max()) + 1):
+            inside = folds == fold
+            others = fit(~inside) if not inside.all() else chosen
+            if not is_class:
+                measured = y_val[~inside].isfinite().any(0)
+                others = others._replace(spread=others.spread.where(measured, chosen.spread))
+            of_fold = self.combined(outputs, others)
+            mean[inside] = of_fold[0][inside]
+            if not is_class:
+                std[inside] = of_fold[1][inside]
+        named = dict(zip(self.names, outputs.means))
+        validation = Prediction(mean, std, named, members, similarities)
+        calibration = y_val.new_empty(3, 0, y_val.shape[1])
+        if evidence is not None and not is_class:
+            networks = left_out[0].expand(len(members), -1, -1)
+            without = self.combined(self._outputs(networks, *left_out, forest_all), chosen)
+            level, unit = (
+                ((y_val - each) / error).square().nansum(0) + LEVEL_ROWS
+                for each, error in (without, (mean, std))
+            )
+            means, errors = self.combined(of_train, chosen)
+            labels = y.where(means.isfinite(), torch.nan)
+            calibration = torch.stack([labels, means, errors * (level / unit).sqrt()])
+        return chosen, validation, calibration
 
 
 def network_variance(members: Tensor) -> list[Tensor]:
@@ -292,122 +418,6 @@ def disagreement(means: Tensor, members: Tensor, weights: Tensor) -> Tensor:
     total = weights.sum(0)
     apart = means - (weights * means).sum(0) / total
     return ((weights * apart.square()).sum(0) * total).sqrt()
-
-
-def calibrate(
-    components: Components, val: MoleculeInputs, y_val: Tensor, members: Tensor, *,
-    similarities: Tensor, kernel_index: Tensor, group: Tensor, folds: Tensor,
-    by_part: tuple[Tensor, Tensor], evidence: stacking.Evidence | None,
-) -> tuple[Tensor, Tensor, Tensor, Prediction, Tensor]:  # fmt: skip
-    """Fit the weights of the components, and the coefficients of the error variance.
-
-    The prediction of a validation molecule uses weights and coefficients that are fitted to the
-    molecules of the other folds. See :meth:`gattn.apps.molecules.predictor.MoleculePredictor.fit`.
-
-    Args:
-        components: the trained components.
-        val: m molecules of the validation part.
-        y_val: [m, t] labels of the validation molecules; NaN for missing labels.
-        members: [K, m, t], cross-fitted predictions of the networks.
-        similarities: [m] similarity of each molecule to the most similar training molecule.
-        kernel_index: indices of the validation molecules on which the Gaussian process is trained.
-        group: [m], the group of each row.
-        folds: [m], the fold of each row.
-        by_part: weights of the rows of the training and of the validation part.
-        evidence: predictions by components that were not trained on a molecule; None for a model
-            of one component.
-
-    Returns:
-        - the weights [P, t] float64 of the components. For each target they sum to one, and for
-          classes to the factor of :func:`gattn.apps.molecules.stacking.fit_shrinkage`
-        - the coefficients [s, t] float64 of the model of the squared error; empty for classes
-        - the number [t] float64 that is added to the probability of each class; 0 for regression
-        - cross-fitted predictions of the validation part, on the scale on which the model is
-          trained
-        - for regression the labels, means and standard deviations [3, n, t] of training molecules
-          by components that were not trained on them
-    """
-    is_class = components.task.is_class
-    # The trees that were trained on the validation part must not be used to fit the coefficients of
-    # the error, because they have read the labels of the fold that is predicted.
-    forest_few = forest_all = torch.zeros_like(y_val)
-    if evidence is not None and evidence.forest_val is not None:
-        forest_few, forest_all = evidence.forest_val.mean, evidence.forest_all
-    left_out = torch.empty(0), torch.zeros_like(y_val)
-    if components.kernel is not None:
-        left_out = _leave_out(components.kernel, val, kernel_index, group)
-    prior = 0.0 if evidence is None else stacking.network_prior(similarities, len(evidence.y))
-    # The validation part alone has too few errors, so training molecules are added.
-    y = kernel = variance = forest = y_val[:0]
-    if evidence is not None and not is_class:
-        y, kernel, variance = evidence.y, evidence.kernel, evidence.kernel_variance
-        forest = kernel if evidence.forest is None else evidence.forest.mean
-
-    def without_network(kernel: Tensor, variance: Tensor, forest: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the means [P, k, t] and the inputs of the error [s, k, t] if the Gaussian process
-        replaces the networks, which were trained on all training molecules. The arguments [k, t]
-        are the means and variances of the Gaussian process, and the means of the forest.
-        """
-        networks = kernel.expand(len(members), -1, -1)
-        means = components.means(networks, kernel, forest)
-        return means, components.error_inputs(means, networks, variance)
-
-    inner, inner_sources = without_network(kernel, variance, forest)
-
-    def fit(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Fit the weights of the components, and the coefficients of the error variance or the
-        calibration of the classes, to the molecules at ``rows``. Returns the weights, the
-        coefficients and the offsets of the classes.
-        """
-        means = components.means(members, left_out[0], forest_few)
-        sources = components.error_inputs(means, members, left_out[1])
-        weights = y_val.new_ones(1, y_val.shape[1]).double()
-        if evidence is not None:
-            weights = stacking.part_weights(
-                evidence, members.mean(0), y_val, rows, components.scale, prior, by_part,
-                components.clipped, by_target=not components.classes,
-            )  # fmt: skip
-        if is_class:
-            factor, offset = stacking.fit_shrinkage(
-                stacking.combine(means[:, rows], weights), y_val[rows], by_part[1][rows],
-                components.classes,
-            )  # fmt: skip
-            return factor * weights, torch.ones(0), offset
-        errors = y_val[rows] - stacking.combine(means[:, rows], weights)
-        spread = stacking.fit_spread(
-            torch.cat([sources[:, rows], inner_sources], 1),
-            torch.cat([errors, y - stacking.combine(inner, weights)]),
-            torch.cat([by_part[1][rows], by_part[0][: len(y)]]),
-        )
-        return weights, spread, y_val.new_zeros(1).double()
-
-    chosen = fit(torch.ones(len(y_val), dtype=torch.bool))
-    means = components.means(members, left_out[0], forest_all)
-    sources = components.error_inputs(means, members, left_out[1])
-    mean = stacking.combine(means, chosen[0]) + chosen[2]
-    std = disagreement(means, members, chosen[0])
-    for fold in range(int(folds.max()) + 1):
-        inside = folds == fold
-        weights, coefficients, offset = fit(~inside) if not inside.all() else chosen
-        mean[inside] = stacking.combine(means[:, inside], weights) + offset
-        if not is_class:
-            measured = y_val[~inside].isfinite().any(0)
-            coefficients = coefficients.where(measured, chosen[1])
-            std[inside] = stacking.predicted_std(sources[:, inside], coefficients)
-    named = dict(zip(components.names, means))
-    validation = Prediction(mean, std, named, members, similarities)
-    calibration = y_val.new_empty(3, 0, y_val.shape[1])
-    if evidence is not None and not is_class:
-        means, sources = without_network(*left_out, forest_all)
-        others = y_val - stacking.combine(means, chosen[0])
-        others /= stacking.predicted_std(sources, chosen[1])
-        level = (others.square().nansum(0) + LEVEL_ROWS) / (
-            ((y_val - mean) / std).square().nansum(0) + LEVEL_ROWS
-        )
-        means = stacking.combine(inner, chosen[0])
-        std = stacking.predicted_std(inner_sources, chosen[1]) * level.sqrt()
-        calibration = torch.stack([y.where(means.isfinite(), torch.nan), means, std])
-    return *chosen, validation, calibration
 
 
 def _leave_out(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gattn.apps.fitting.tasks import Task
 from gattn.apps.molecules import members, nearest, stacking, target_transform
-from gattn.apps.molecules.components import Components, calibrate, disagreement
+from gattn.apps.molecules.components import Components, Fitted
 from gattn.apps.molecules.descriptor_columns import column_tensors, with_standard_columns
 from gattn.apps.molecules.forest import Forest, forest_obstacle
 from gattn.apps.molecules.gaussian_process import GaussianProcess, draw_labelled, known_labels
@@ -302,8 +302,7 @@ class MoleculePredictor(Components):
                 others = fit_others(progress=progress)
         for member, network in enumerate(networks):
             tensors |= add_prefix(f"networks.{member}.", network.state_dict())
-        group = val.group_numbers()
-        folds = assign_folds(group, seed)
+        folds = assign_folds(val.group_numbers(), seed)
         kernel_index, evidence = torch.arange(0), None
         if others is not None:
             kernel, forest, evidence = others
@@ -324,10 +323,9 @@ class MoleculePredictor(Components):
             raw = members.cross_fit_members(
                 networks, history, val_batches, folds, task, settings, classes, threads=threads
             )
-            weights, spread, offset, validation, predictor.left_out = calibrate(
-                predictor, val.inputs, val.y, predictor.in_units(raw), similarities=similarities,
-                kernel_index=kernel_index, group=group, folds=folds,
-                by_part=(train.weights, val.weights), evidence=evidence,
+            fitted, validation, predictor.left_out = predictor.calibrate(
+                val, predictor.in_units(raw), similarities=similarities, kernel_index=kernel_index,
+                folds=folds, train_weights=train.weights, evidence=evidence,
             )  # fmt: skip
             if others is not None and not task.is_class and train.y.isnan().any():
                 assert predictor.kernel is not None
@@ -337,10 +335,10 @@ class MoleculePredictor(Components):
                 predictor._add({"residuals": residuals, "correlation": correlation})
         least = {"least_similarity": similarities.min()}
         predictor._add({
-            "weights": weights, "spread": spread,
+            "weights": fitted.weights, "spread": fitted.spread,
             "bits": torch.cat([tensors["bits"], _bits(val.inputs)], 1),
             "totals": torch.cat([tensors["totals"], _totals(val.inputs)]),
-            **({"offset": offset} if task.is_class else least),
+            **({"offset": fitted.offset} if task.is_class else least),
         })  # fmt: skip
         predictor.validation = target_transform.in_target_units(validation, predictor.transform)
         return predictor
@@ -366,14 +364,11 @@ class MoleculePredictor(Components):
             ValueError: the model was trained with another number of descriptor columns.
         """
         inputs, place = distinct_inputs(inputs)
-        predicted = self.predict_transformed(inputs)
-        if self._measured is not None and self.kernel is not None:
+        predicted, variance = self._predict(inputs)
+        if self._measured is not None:
             pieces = [self._measured.corrections(some.counts.numpy()) for some in in_pieces(inputs)]
             shift, factor = (torch.from_numpy(np.concatenate(each)) for each in zip(*pieces))
-            rows = shift.any(1).nonzero()[:, 0]
-            _, variance = self.kernel.predict(self.standardised(inputs[rows]))
-            shift[rows] *= variance.sqrt()
-            mean, std = predicted.mean + shift, predicted.std * factor
+            mean, std = predicted.mean + shift * variance.sqrt(), predicted.std * factor
             predicted = replace(predicted, mean=mean, std=std)
         predicted = target_transform.in_target_units(predicted, self.transform)
         if neighbors:
@@ -396,22 +391,27 @@ class MoleculePredictor(Components):
         Raises:
             ValueError: the model was trained with another number of descriptor columns.
         """
+        return self._predict(inputs)[0]
+
+    def _predict(self, inputs: MoleculeInputs) -> tuple[Prediction, Tensor]:
+        """Return the result of :meth:`predict_transformed`, and the variances [k, t] of the
+        Gaussian process.
+        """
         inputs = self.standardised(inputs)
         elements = members.batch_elements(min(len(inputs), members.PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):
-            means, outputs, variance = self.predict_components(inputs)
-            mean = stacking.combine(means, self._tensors["weights"])
-            similarities = self._similarity(inputs)
+            outputs = self.predict_components(inputs)
+            offset = self._tensors.get("offset", torch.zeros(1))
+            fitted = Fitted(self._tensors["weights"], self._tensors["spread"], offset)
+            mean, std = self.combined(outputs, fitted)
+            pieces = (self._nearest.similarity(some.counts) for some in in_pieces(inputs))
+            similarities = torch.cat(list(pieces))
             if not self.task.is_class:
-                sources = self.error_inputs(means, outputs, variance)
                 least = self._tensors.get("least_similarity", torch.tensor(0.0))
-                std = stacking.predicted_std(sources, self._tensors["spread"])
                 std = stacking.extrapolated_std(std, similarities, least, self.scale)
-            else:
-                mean = mean + self._tensors.get("offset", 0.0)
-                std = disagreement(means, outputs, self._tensors["weights"])
-            named = dict(zip(self.names, means))
-            return Prediction(mean, std, named, outputs, similarities)
+            named = dict(zip(self.names, outputs.means))
+            predicted = Prediction(mean, std, named, outputs.members, similarities)
+            return predicted, outputs.variance
 
     def standardised(self, inputs: MoleculeInputs) -> MoleculeInputs:
         """Return the inputs with standardised descriptor columns, as the model reads them: those of
@@ -434,11 +434,6 @@ class MoleculePredictor(Components):
         if self._related is not None:
             inputs = with_related(inputs, self._related)
         return with_standard_columns(inputs, self._tensors) if self.extra else inputs
-
-    def _similarity(self, inputs: MoleculeInputs) -> Tensor:
-        """Return the similarity of each molecule to the most similar training molecule: [k]."""
-        pieces = in_pieces(inputs)
-        return torch.cat([self._nearest.similarity(some.counts) for some in pieces])
 
     def nearest(self, inputs: MoleculeInputs, count: int) -> tuple[Tensor, Tensor]:
         """Find the most similar molecules of the training and validation parts.
