@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gattn.apps.fitting.settings import check_fraction, check_value, settings_of
+from gattn.apps.fitting.settings import check_fraction, settings_of
 from gattn.apps.fitting.tasks import CLASSIFICATION, Task
 from gattn.apps.fitting.types import EpochRecord
 from gattn.apps.links.model import LinkModel, LinkProblem
@@ -203,10 +203,9 @@ class LinkPredictor(SerializableEstimator, Parameters):
             TrainingError: a loss is not finite.
         """
         problem = LinkProblem(
-            encoded.graph, encoded.encoder, links, split, times,
-            check_value(LinkParameters, "negatives", self.negatives),
-        )  # fmt: skip
-        threads = check_value(LinkParameters, "threads", self.threads)
+            encoded.graph, encoded.encoder, links, split, times, self.checked("negatives")
+        )
+        threads = self.checked("threads")
         model, validation = LinkModel.fit(problem, self.settings(), on_epoch, threads)
         self.predictor_, self.links_, self.split_ = model, links, split
         self.validation_ = validation["metrics"]

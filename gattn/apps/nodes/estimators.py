@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from gattn.apps.fitting.conformal import IntervalCalibrator, LabelSetCalibrator
-from gattn.apps.fitting.settings import check_fraction, check_value, settings_of
+from gattn.apps.fitting.settings import check_fraction, settings_of
 from gattn.apps.fitting.tasks import CLASS_INDICES, REGRESSION, Task
 from gattn.apps.fitting.types import EpochRecord
 from gattn.apps.nodes import splits
@@ -143,7 +143,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         """
         # This call raises an error for invalid parameters before the graph is read.
         self.settings()
-        self.checked_threads()
+        self.checked("threads")
         read = read_graph(
             graph, directed=self.directed, label=self.label, label_type=self.label_type
         )
@@ -263,7 +263,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         problem = NodeProblem(
             encoded.graph, encoded.x, y, self.outputs, train, val, self.task, encoded.encoder, drawn
         )
-        predictor = fit_predictor(problem, self.settings(), on_epoch, self.checked_threads())
+        predictor = fit_predictor(problem, self.settings(), on_epoch, self.checked("threads"))
         self.predictor_ = predictor
         self.graph_, self.y_, self.notes_ = encoded.graph, y, encoded.notes
         self.split_ = replace(split, train=train, val=val, test=test)
@@ -288,15 +288,6 @@ class NodeEstimator(SerializableEstimator, Parameters):
     def settings(self) -> NodeSettings:
         """Return the settings of the estimator as an object of :class:`NodeSettings`."""
         return settings_of(NodeSettings, self)
-
-    def checked_threads(self) -> int:
-        """Return the setting ``threads``: the number of threads of each operator, or 0 to choose it
-        automatically.
-
-        Raises:
-            ValueError: the number is negative.
-        """
-        return check_value(NodeParameters, "threads", self.threads)
 
     def embed(self, graph: GraphLike | None = None) -> np.ndarray:
         """Return the hidden vectors of the nodes, which are the inputs of the last layer.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
@@ -93,6 +93,17 @@ class GraphSettings(Settings):
     """Text that marks a missing value, for example NA. Repeat the option for several texts."""
     threads: Threads = 0
 
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Parameters of an estimator that name columns. None stands for the columns that an
+        estimator chooses, and an empty list of ``edge_features`` for no column.
+        """
+        of_edges = [name for name in self.edge_features if name] if self.edge_features else None
+        return {
+            "features": list(self.features) or None, "edge_features": of_edges,
+            "edge_weight": self.edge_weight or None, "edge_type": self.edge_type or None,
+        }  # fmt: skip
+
     def check(self) -> None:
         """Check that the decimal separator and the thousands separator differ. Raises ValueError
         otherwise.
@@ -103,14 +114,3 @@ class GraphSettings(Settings):
             from gattn.apps.tables.numbers import NumberFormat
 
             NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)
-
-
-def edge_feature_columns(names: Sequence[str]) -> list[str] | None:
-    """Return the edge columns to read as features; None stands for all columns, and an empty list
-    for none.
-
-    Args:
-        names: value of the option ``--edge-features``: empty for all columns; an empty name reads
-            none.
-    """
-    return [name for name in names if name] if names else None

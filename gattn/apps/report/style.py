@@ -34,9 +34,8 @@ def with_digits(value: float, digits: int, *, zeros: bool = False) -> str:
     ('0.25', '0.250', '0.9996')
     """
     text = f"{value:{'#' * zeros}.{digits}g}".rstrip(".")
-    if value < 1 and float(text) == 1:
-        return with_digits(value, digits + 1, zeros=zeros)
-    return text
+    is_rounded = value < 1 and float(text) == 1
+    return with_digits(value, digits + 1, zeros=zeros) if is_rounded else text
 
 
 def with_precision(value: float, error: float, *, digits: int, error_digits: int) -> str:

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from gattn.apps.fitting.settings import fill_docstring
+from gattn.apps.fitting.settings import check_value, fill_docstring
 from gattn.apps.fitting.tasks import Task
 from gattn.apps.fitting.types import History
 from gattn.apps.run.model_io import Json, RunError, read_model, write_model
@@ -159,6 +159,10 @@ class SerializableEstimator(BaseEstimator, ABC):
         if hasattr(self, "predictor_"):
             self.predictor_.threads = self.get_params()["threads"]
         return self
+
+    def checked(self, name: str) -> Any:
+        """Return a parameter after a check of its type and range, which raises ValueError."""
+        return check_value(self._parameters, name, getattr(self, name))
 
     def _labels_state(self) -> dict[str, Any]:
         """Return the calibration as JSON values, or {} if there is none; estimators of classes add

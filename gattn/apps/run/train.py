@@ -27,16 +27,15 @@ PROMISE = (
 
 
 def report_facts(
-    run: TrainedRun, settings: Any, *, chosen: Mapping[str, Cell], promise: str = PROMISE,
+    run: TrainedRun, *, chosen: Mapping[str, Cell], promise: str = PROMISE,
     notes: tuple[str, ...] = (), **special: Any,
 ) -> RunFacts:  # fmt: skip
     """Collect the results and settings of a run for its report.
 
     Args:
         run: the trained and evaluated model.
-        settings: settings of the run, a dataclass with a nested dataclass in the field ``model``.
-        chosen: values of settings that were chosen from the data; they replace those in
-            ``settings``.
+        chosen: values of settings that were chosen from the data; they replace those in the
+            settings of the run.
         promise: sentence on the rows to which the coverage of the intervals applies.
         notes: sentences below those on the metrics.
         **special: the other fields of :class:`gattn.apps.report.run_report.RunFacts`.
@@ -45,7 +44,7 @@ def report_facts(
         The content of the report.
     """
     metrics, item = run.metrics, run.estimator.item
-    values: dict[str, Any] = asdict(settings)
+    values: dict[str, Any] = asdict(run.settings)
     values |= values.pop("model")
     about_intervals = interval_notes(metrics, item)
     return RunFacts(
@@ -100,11 +99,13 @@ class TrainedRun:
         estimator: the fitted model.
         split: indices of the rows in the training, validation and test parts.
         metrics: content of ``metrics.json``.
+        settings: settings of the run, a dataclass with a nested dataclass in the field ``model``.
     """
 
     estimator: SerializableEstimator
     split: Split
     metrics: dict[str, Any]
+    settings: Any
 
 
 Data = TypeVar("Data")

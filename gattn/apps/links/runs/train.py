@@ -29,7 +29,6 @@ from gattn.apps.links.runs.config import LinkRunSettings
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.features import EncodedGraph
 from gattn.apps.nodes.files import GraphReading
-from gattn.apps.nodes.graph_settings import edge_feature_columns
 from gattn.apps.nodes.runs.splits import data_hash
 from gattn.apps.report import style
 from gattn.apps.report.report import Section, Table
@@ -68,7 +67,6 @@ def link_report(run: LinkRun) -> Report:
     chosen = {"directed": str(run.links.directed), "split": run.split.protocol}
     facts = report_facts(
         run,
-        settings,
         chosen=chosen,
         title=f"Links of {data}",
         summary=(
@@ -155,7 +153,6 @@ class LinkRun(TrainedRun):
 
     Attributes:
         estimator: the fitted model.
-        settings: settings of the run.
         encoded: the graph of the training links, with its features.
         links: all links.
         ranking: the ranked links of the test part.
@@ -163,7 +160,6 @@ class LinkRun(TrainedRun):
     """
 
     estimator: LinkPredictor
-    settings: LinkRunSettings
     encoded: EncodedGraph
     links: Links
     ranking: Ranking
@@ -230,13 +226,10 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         graph = GraphReading.of(settings).read(settings.data, directed=False)
         links, notes = read_links(graph, settings.directed)
         estimator = LinkPredictor(
-            **asdict(settings.model),
-            features=list(settings.features) or None, names=settings.names,
-            directed=settings.directed,
-            edge_features=edge_feature_columns(settings.edge_features),
-            edge_weight=settings.edge_weight or None, edge_type=settings.edge_type or None,
-            time=settings.time or None, validation_fraction=settings.validation_fraction,
-            negatives=settings.negatives, threads=settings.threads,
+            **asdict(settings.model), **settings.columns,
+            names=settings.names, directed=settings.directed, time=settings.time or None,
+            validation_fraction=settings.validation_fraction, negatives=settings.negatives,
+            threads=settings.threads,
         )  # fmt: skip
         return LinkData(graph.with_notes(*notes), links, estimator)
 
@@ -272,8 +265,8 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
                 for part in PARTS
             },
         }
-        left_out = [(row.line, row.text, row.reason) for row in graph.left_out]
-        return LinkParts(record, [("line", "edge", "reason"), *left_out], split, times, encoded)
+        left_out = [("line", "edge", "reason"), *graph.left_out]
+        return LinkParts(record, left_out, split, times, encoded)
 
     def fit(self, data: LinkData, parts: LinkParts) -> LinkPredictor:
         """Train the estimator of ``data`` on the training and validation links, and return it.

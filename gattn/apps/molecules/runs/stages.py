@@ -293,14 +293,12 @@ class MoleculeRun(pipeline.TrainedRun):
 
     Attributes:
         estimator: the fitted model.
-        settings: settings of the run.
         data: the table and the labelled molecules.
         predictions: predictions of the validation and the test part.
         notes: sentences for the report.
     """
 
     estimator: Any
-    settings: RunSettings
     data: MoleculeData
     predictions: dict[str, Any]
     notes: list[str]
@@ -519,7 +517,6 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         count = model.row_format.count(run.metrics["molecules"]["train"])
         run_facts = pipeline.report_facts(
             run,
-            run.settings,
             chosen={"target": ", ".join(run.settings.label_columns)},
             title=f"{title} of {Path(source.name).name}",
             summary=(

@@ -24,7 +24,6 @@ from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.estimators import ESTIMATORS, NodeClassifier, NodeEstimator, NodeRegressor
 from gattn.apps.nodes.features import EncodedGraph
-from gattn.apps.nodes.graph_settings import edge_feature_columns
 from gattn.apps.nodes.labels import copy_notes, number_notes, read_labels
 from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.measure import (
@@ -99,7 +98,6 @@ def _facts(run: NodeRun) -> RunFacts:
     features = ", ".join(settings.features) or ALL_FEATURES[run.encoded.encoder.source]
     return report_facts(
         run,
-        settings,
         chosen={
             "label": estimator.label,
             "features": features,
@@ -410,7 +408,6 @@ class NodeRun(TrainedRun):
 
     Attributes:
         estimator: the fitted model of the best trial.
-        settings: settings of the run.
         encoded: the graph with its features.
         y: [n] labels, NaN for nodes without a label.
         predicted: [n, outputs], predictions of the best trial.
@@ -418,7 +415,6 @@ class NodeRun(TrainedRun):
     """
 
     estimator: NodeEstimator
-    settings: NodeRunSettings
     encoded: EncodedGraph
     y: Tensor
     predicted: Tensor
@@ -496,11 +492,8 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         options: dict[str, Any] = {
             **asdict(settings.model), "label": values.name,
             "label_type": None if graph.network is None else graph.network.target,
-            "features": list(settings.features) or None, "directed": settings.directed,
-            "threads": settings.threads,
-            "names": settings.names, "edge_features": edge_feature_columns(settings.edge_features),
-            "edge_weight": settings.edge_weight or None, "edge_type": settings.edge_type or None,
-            "time": settings.time or None,
+            **settings.columns, "directed": settings.directed, "threads": settings.threads,
+            "names": settings.names, "time": settings.time or None,
         }  # fmt: skip
         task = settings.task if settings.task != "auto" else _task(values)
         estimator = ESTIMATORS[task](**options)
@@ -531,9 +524,8 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         encoded = estimator.encode(graph, estimator.label, leave=leave, split=splits[0])
         for line in (_summary(settings, estimator, encoded, y), *encoded.notes):
             self.log(line)
-        left_out = [(row.line, row.text, row.reason) for row in graph.left_out]
         record = splits_record(settings, graph, splits)
-        return NodeParts(record, [("line", "edge", "reason"), *left_out], splits, encoded)
+        return NodeParts(record, [("line", "edge", "reason"), *graph.left_out], splits, encoded)
 
     def fit(self, data: NodeData, parts: NodeParts) -> list[Trial]:
         """Run all trials and return them in order. Raises TrainingError if the loss of one is not
