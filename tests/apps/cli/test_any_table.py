@@ -39,7 +39,7 @@ def run(tmp_path_factory):
     end=st.sampled_from(["\n", "\r\n"]),
     encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "latin-1"]),
 )
-def test_predictions_stay_aligned_with_the_rows_of_any_table(run, rows, separator, end, encoding):
+def test_each_row_of_any_table_gets_a_prediction_or_an_error(run, rows, separator, end, encoding):
     with tempfile.TemporaryDirectory() as folder:
         path, out = Path(folder) / "in.csv", Path(folder) / "out.csv"
         with path.open("w", newline="", encoding=encoding, errors="replace") as file:

@@ -96,7 +96,7 @@ def test_command_compare_exits_with_an_error_for_runs_of_atoms(trained, gattn):
     assert "predicts atoms or bonds, which compare does not read" in " ".join(text.split())
 
 
-def test_evaluate_reads_atom_labels_from_the_column_of_an_option(trained, gattn, tmp_path):
+def test_evaluate_reads_atom_labels_from_the_column_of_option_target(trained, gattn, tmp_path):
     folder, _ = trained
     table = tmp_path / "new.csv"
     table.write_text('smiles,m\nCCCBr,"[12, 12, 12, 80]"\nCO,"[12, 16]"\n')

@@ -9,7 +9,7 @@ from gattn.apps.cli.console import show_metrics
 @pytest.mark.parametrize(
     ("width", "methods", "count"), [(80, 1, 1), (80, 2, 5), (80, 4, 9), (80, 30, 5), (33, 9, 5)]
 )
-def test_metrics_table_shows_any_number_of_baselines(width, methods, count, capsys, monkeypatch):
+def test_metrics_table_shows_all_baselines_at_any_width(width, methods, count, capsys, monkeypatch):
     monkeypatch.setattr(console, "RESULTS", console.Console(width=width, soft_wrap=True))
     metrics = ["rmse", "mae", "r2", "roc_auc", "pr_auc", "mcc", "f1", "mrr", "hits@1"][:count]
     scores = {

@@ -3,7 +3,7 @@
 from tests.apps.cli.molecule_table import TABLE, read_rows
 
 
-def test_check_prints_its_findings_and_writes_them_to_a_table(gattn, tmp_path):
+def test_check_prints_its_findings_and_writes_a_table_of_findings(gattn, tmp_path):
     data, out = tmp_path / "data.csv", tmp_path / "out"
     data.write_text(TABLE + "bad(,1.0,idle,3\nOC,1.0,idle,3\n")
     code, text = gattn("check", data, "--target", "y", "--target", "constant", "--out", out)

@@ -134,7 +134,7 @@ def test_explanation_of_a_log10_model_states_the_logarithmic_scale(tmp_path, gat
     assert "contribution to log10(IC50)" in page
 
 
-def test_low_coverage_on_test_molecules_has_a_note_in_output_and_report(tmp_path, gattn):
+def test_low_coverage_on_test_molecules_gives_a_note_in_output_and_report(tmp_path, gattn):
     data = tmp_path / "data.csv"
     parts = ["train", "val", "train", "train"]
     rows = [f"{'C' * n}{e},{0.1 * n},{parts[n % 4]}" for n in range(1, 41) for e in "ON"]

@@ -134,9 +134,7 @@ def test_target_with_one_class_in_the_training_set_is_left_out(train):
     assert list(_metrics(folder)["labels"]) == ["a"]
 
 
-def test_train_and_predict_read_each_format_and_detect_the_smiles_column(
-    tmp_path, gattn, monkeypatch
-):
+def test_train_and_predict_read_each_table_format_and_detect_smiles(tmp_path, gattn, monkeypatch):
     table = pd.DataFrame(ROWS, columns=["Canonical_SMILES", "y", "kind"])
     table.to_parquet(tmp_path / "t.parquet")
     options = ["--target", "y", "--coverage", 0.5, *GP]
@@ -164,7 +162,7 @@ def test_train_and_predict_read_each_format_and_detect_the_smiles_column(
         assert output.startswith(f"gattn: the standard input {message}")
 
 
-def test_errors_about_percent_signs_and_case_of_columns_have_a_remedy(train):
+def test_errors_about_percent_signs_and_case_of_column_names_suggest_a_remedy(train):
     percents = [f"{n}%" for n in range(60)]
     code, error, _ = train(_table("smiles,y", percents), "--target", "y")
     assert code == 2

@@ -58,7 +58,7 @@ def test_train_neither_repeats_nor_overwrites_a_finished_run(folder, gattn):
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "model.json", "metrics.json"])
-def test_truncated_file_of_a_run_gives_one_error_with_a_remedy(folder, tmp_path, gattn, name):
+def test_truncated_file_of_a_run_exits_with_one_error_and_a_remedy(folder, tmp_path, gattn, name):
     (tmp_path / "in.csv").write_text("smiles\nC\n")
     content = (folder / "classes" / name).read_bytes()
     run = shutil.copytree(folder / "classes", tmp_path / "run")
@@ -74,7 +74,7 @@ def test_truncated_file_of_a_run_gives_one_error_with_a_remedy(folder, tmp_path,
         assert ("remove it" if name == "metrics.json" else "copy the run again") in output
 
 
-def test_training_again_with_changed_data_exits_with_an_error(tmp_path, gattn):
+def test_training_into_the_folder_of_a_run_on_other_data_exits_with_an_error(tmp_path, gattn):
     data = tmp_path / "data.csv"
     data.write_text(TABLE)
     run = ["train", data, "--target", "y", "--out", tmp_path / "run", *GP]

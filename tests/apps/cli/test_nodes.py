@@ -69,7 +69,7 @@ def _rows(path):
         return list(csv.DictReader(file))
 
 
-def test_train_on_nodes_writes_plots_splits_and_left_out_edges(folder):
+def test_nodes_train_writes_plots_splits_and_left_out_edges(folder):
     plots = {path.stem for path in (folder / "classes" / "plots").iterdir()}
     assert {"roc", "calibration", "learning-curve", "network"} <= plots
     spread = json.loads((folder / "classes" / "metrics.json").read_text())["runs"]["test"]
@@ -83,7 +83,7 @@ def test_train_on_nodes_writes_plots_splits_and_left_out_edges(folder):
     assert parts["test"] == list(range(3, 60, 4))
 
 
-def test_train_predicts_every_node_and_excludes_label_and_split_from_features(folder):
+def test_nodes_train_predicts_every_node_and_excludes_label_and_split_from_features(folder):
     rows = _rows(folder / "classes" / "predictions.csv")
     assert len(rows) == 60
     assert sum(row["part"] == "unlabelled" for row in rows) == 6
@@ -94,7 +94,7 @@ def test_train_predicts_every_node_and_excludes_label_and_split_from_features(fo
     assert names == {"about", "size", "score"}
 
 
-def test_undefined_metric_of_nodes_has_its_reason_in_all_outputs(folder, gattn, tmp_path):
+def test_reason_of_an_undefined_metric_is_in_output_metrics_and_report(folder, gattn, tmp_path):
     """The test part has no node of one class."""
     table = pd.read_csv(folder / "nodes.csv")
     table["part"] = ["test" if node < 9 else ("train", "val")[node % 2] for node in range(60)]
@@ -111,7 +111,7 @@ def test_undefined_metric_of_nodes_has_its_reason_in_all_outputs(folder, gattn, 
     assert "ROC-AUC of the test part: undefined for all 2 classes" in page
 
 
-def test_predict_reads_a_new_graph_from_file_or_pipe(folder, gattn, tmp_path, monkeypatch):
+def test_nodes_predict_reads_a_new_graph_from_file_or_pipe(folder, gattn, tmp_path, monkeypatch):
     (tmp_path / "nodes.csv").write_text("size,id,about,score\n0,a,left wing,1\n1,b,right,6\n")
     (tmp_path / "edges.csv").write_text("from,to\na,b\n")
     graph = [tmp_path / "edges.csv", "--nodes", tmp_path / "nodes.csv"]
@@ -151,7 +151,7 @@ def test_invalid_label_split_or_task_of_nodes_exits_with_an_error(folder, gattn,
     assert "of the 4 labelled nodes into the test part: label more nodes" in output
 
 
-def test_notes_describe_masks_decimal_commas_and_missing_values_of_nodes(gattn, tmp_path):
+def test_output_of_nodes_train_notes_masks_decimal_commas_and_missing_values(gattn, tmp_path):
     names = [f"n{node}" for node in range(60)]
     edges = pd.DataFrame({"a": names, "b": names[2:] + names[:2]})
     edges.to_csv(tmp_path / "edges.csv")  # pandas also writes the index of the table as a column
@@ -188,7 +188,7 @@ def test_notes_describe_masks_decimal_commas_and_missing_values_of_nodes(gattn, 
     assert [row["prediction"] for row in predictions] == [row["prediction"] for row in rows]
 
 
-def test_explain_of_a_node_writes_tables_and_a_picture(folder, gattn, tmp_path):
+def test_nodes_explain_writes_tables_and_a_picture_of_the_node(folder, gattn, tmp_path):
     tables, out = [folder / "edges.csv", "n3", "--nodes", folder / "nodes.csv"], tmp_path / "why"
     explain = ["explain", folder / "classes"]
     code, output = gattn(*explain, *tables, "--out", out, "--neighbors", 2)
@@ -259,7 +259,7 @@ def _train_typed(folder):
     train("nodes", "train", *tables, "--label", "topic", "--out", folder / "run", *NETWORK)
 
 
-def test_train_predict_and_embed_accept_several_node_tables(gattn, typed, tmp_path):
+def test_nodes_train_and_predict_read_several_node_tables_of_a_hetero_graph(gattn, typed, tmp_path):
     folder, tables = typed
     config = read_toml(NodeRunSettings, folder / "run" / "config.toml")
     assert config.data == ""
@@ -282,7 +282,7 @@ def test_train_predict_and_embed_accept_several_node_tables(gattn, typed, tmp_pa
         (("predict", "RUN", "edges.csv"), "predict expects RUN GRAPH, or RUN with --nodes and"),
     ],
 )
-def test_options_that_contradict_several_node_tables_raise_error(
+def test_options_that_contradict_several_node_tables_exit_with_an_error(
     gattn, typed, tmp_path, command, message
 ):
     folder, tables = typed
@@ -292,7 +292,7 @@ def test_options_that_contradict_several_node_tables_raise_error(
     assert message in err
 
 
-def test_predict_with_tables_that_do_not_fit_the_model_raises_error(gattn, folder, typed, tmp_path):
+def test_nodes_predict_with_another_number_of_tables_raises_error(gattn, folder, typed, tmp_path):
     run, tables = typed
     edges, nodes = folder / "edges.csv", folder / "nodes.csv"
     out = ["--out", tmp_path / "out.csv"]

@@ -51,7 +51,7 @@ def trained(gattn, tables, out, *options):
     return text, np.array(predicted)
 
 
-def test_related_table_lowers_the_error_and_unrelated_one_is_ignored(gattn, tables, tmp_path):
+def test_related_table_lowers_the_error_and_an_unrelated_table_is_ignored(gattn, tables, tmp_path):
     y = pd.read_csv(tables / "new.csv")["y"]
     _, alone = trained(gattn, tables, tmp_path / "alone")
     also = ["--also-target", "screen", "--also", tmp_path / "screen.csv"]
@@ -87,7 +87,7 @@ def test_related_table_lowers_the_error_and_unrelated_one_is_ignored(gattn, tabl
     assert weights[0]["test"] == weights[1]["test"]
 
 
-def test_related_features_of_a_molecule_do_not_depend_on_its_labels():
+def test_feature_from_a_related_table_does_not_depend_on_labels_of_the_molecule():
     compounds = load_molecules("chembl2321810")
     table = MoleculeRegressor().read(compounds.smiles[:60], compounds.y[:60, 0].tolist())
     mine, others = table[torch.arange(0, 30)], table[torch.arange(20, 60)]
@@ -141,7 +141,7 @@ def test_labels_of_test_molecules_in_the_related_table_are_ignored(gattn, tables
         (("--also", "unrelated.csv", "--also-target", "z"), "two different labels or more"),
     ],
 )  # fmt: skip
-def test_wrong_related_table_gives_an_error(gattn, tables, tmp_path, monkeypatch, options, message):
+def test_invalid_related_table_raises_error(gattn, tables, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tables)
     code, error = gattn("train", "mine.csv", "--target", "y", "--out", tmp_path / "run", *options)
     assert code == 2

@@ -84,7 +84,7 @@ def test_screening_of_files_equals_prediction_of_one_table(folder, inputs, whole
             assert numbers[0] == pytest.approx(numbers[1], rel=1e-4, nan_ok=True)
 
 
-def test_screening_by_two_jobs_writes_the_same_files(folder, inputs, whole, tmp_path, gattn):
+def test_screening_by_two_jobs_writes_files_of_a_single_job(folder, inputs, whole, tmp_path, gattn):
     out = tmp_path / "out"
     for job, message in (("1/2", "5 shards of other jobs are not finished"), ("0/2", "431 rows")):
         code, output = gattn(
@@ -215,7 +215,7 @@ def test_folder_named_like_a_file_requires_a_final_slash(folder, inputs, tmp_pat
     assert (tmp_path / name / "manifest.json").exists()
 
 
-def test_screening_after_kills_and_a_full_disk_writes_the_same_files(folder, inputs, tmp_path):
+def test_screening_after_kills_and_a_full_disk_writes_files_of_one_run(folder, inputs, tmp_path):
     script = ROOT / "tests/apps/molecules/screening/killed.py"
     # Five shards of two formats are enough, because the script screens them about forty times.
     few = tmp_path / "in"
@@ -233,7 +233,7 @@ def test_screening_after_kills_and_a_full_disk_writes_the_same_files(folder, inp
 
 
 @pytest.mark.slow
-def test_screening_with_ray_writes_the_same_files(folder, inputs, whole, tmp_path, gattn):
+def test_screening_with_ray_writes_the_files_without_ray(folder, inputs, whole, tmp_path, gattn):
     pytest.importorskip("ray")
     out = tmp_path / "out"
     options = ["--workers", 2, "--rows-per-shard", 50, "--engine", "ray"]

@@ -88,7 +88,7 @@ def predict_words(tmp_path):
 
 @pytest.mark.parametrize("number", CODES)
 @pytest.mark.parametrize("error", [None, RuntimeError("no such lock"), KeyError("state")])
-def test_exit_code_after_a_signal_is_that_of_the_shell_even_if_cleanup_fails(
+def test_exit_code_after_a_signal_is_128_plus_its_number_even_if_cleanup_fails(
     monkeypatch, capsys, predict_words, number, error
 ):
     """The signal is sent while the command reads a table."""

@@ -14,7 +14,7 @@ from gattn.apps.fitting.loop import load_checkpoint, save_checkpoint
 from gattn.apps.fitting.types import TrainingError
 
 
-def test_loaded_checkpoint_equals_the_saved_one(tmp_path) -> None:
+def test_loaded_checkpoint_equals_the_saved_checkpoint(tmp_path) -> None:
     tree = {
         "state": {0: {"step": torch.tensor(4.0), "exp_avg": torch.randn(2, 3)}, 1: {}},
         "betas": (0.9, 0.999),
@@ -41,7 +41,8 @@ def test_loaded_checkpoint_equals_the_saved_one(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [nn.Linear(1, 1), collections.namedtuple, test_loaded_checkpoint_equals_the_saved_one]
+    "value",
+    [nn.Linear(1, 1), collections.namedtuple, test_loaded_checkpoint_equals_the_saved_checkpoint],
 )
 def test_checkpoint_with_an_unsupported_object_raises_error(tmp_path, value) -> None:
     with pytest.raises(TypeError, match="a checkpoint cannot contain "):

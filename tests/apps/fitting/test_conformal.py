@@ -52,7 +52,7 @@ def test_label_sets_have_the_requested_coverage_for_a_rare_class(coverage) -> No
         assert coverage - noise <= share <= coverage + 1 / (rows + 1) + noise
 
 
-def test_conformal_quantile_has_the_rank_for_a_finite_sample() -> None:
+def test_conformal_quantile_of_n_scores_has_the_rank_of_coverage_times_n_plus_1() -> None:
     scores = [float(i) for i in range(1, 101)]
     assert quantile(scores[:9], 0.9) == 9.0  # The rank is ⌈10 · 0.9⌉ = 9.
     assert quantile(scores[:8], 0.9) == math.inf
@@ -87,7 +87,7 @@ def test_invalid_std_coverage_or_classes_of_a_calibrator_raise_error() -> None:
         LabelSetCalibrator.fit(one, [2 * torch.ones(3, 2)])
 
 
-def test_reliability_error_of_true_probabilities_is_near_zero() -> None:
+def test_observed_frequencies_of_true_probabilities_are_near_the_expected_frequencies() -> None:
     generator = torch.Generator().manual_seed(0)
     p = torch.rand(20_000, 2, generator=generator)
     y = (torch.rand(20_000, 2, generator=generator) < p).double()

@@ -15,7 +15,7 @@ from gattn.apps.fitting.loop import LoopSettings, TrainingError, fit_network
 SETTINGS = LoopSettings(epochs=4, batch_size=32, learning_rate=0.03, average=0.5)
 
 
-def test_training_loop_equals_the_same_epochs_in_plain_pytorch(toy) -> None:
+def test_training_loop_gives_the_weights_and_losses_of_a_loop_in_plain_pytorch(toy) -> None:
     """The result equals the result of the same epochs in plain PyTorch, with the items in the same
     order and with the same weights.
     """

@@ -36,7 +36,7 @@ def without_seconds(history):
 @pytest.mark.bits
 @pytest.mark.parametrize("interval", [0.0, 1e6])
 @pytest.mark.parametrize("batches", [3, 5, 24])
-def test_resumed_training_has_the_bits_of_an_uninterrupted_one(
+def test_resumed_training_has_the_bits_of_uninterrupted_training(
     toy, whole, tmp_path, monkeypatch, batches, interval
 ) -> None:
     monkeypatch.setattr(loop, "CHECKPOINT_INTERVAL", interval)
@@ -69,7 +69,7 @@ def test_finished_training_is_not_repeated(toy, whole, tmp_path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
 
 
-def test_checkpoint_of_another_training_raises_error(toy, tmp_path) -> None:
+def test_checkpoint_of_other_settings_or_initial_weights_raises_error(toy, tmp_path) -> None:
     short = dataclasses.replace(SETTINGS, epochs=1)
     fit_network(toy.network(), toy.squared, toy.train, toy.val, short, folder=tmp_path)
     before = (tmp_path / "checkpoint.pt").read_bytes()

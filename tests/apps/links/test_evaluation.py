@@ -63,7 +63,7 @@ def test_chance_metrics_of_links_depend_on_the_number_of_targets(shop):
     assert ranked["target"].str.startswith("i").all()
 
 
-def test_model_of_random_links_is_noise_in_metrics_report_and_output(
+def test_model_of_random_links_is_reported_as_noise_in_metrics_report_and_output(
     shop, monkeypatch, capsys, tmp_path
 ):
     word = "By MRR and ROC-AUC, the model does not score links significantly better than a random"
@@ -116,7 +116,7 @@ def test_prediction_of_links_by_a_run_with_a_changed_file_raises_error(shop, fil
 
 
 @pytest.mark.parametrize(("nodes", "count"), [(12, 50), (40, 15), (400, 15)])
-def test_negative_links_are_distinct_and_as_many_as_possible(nodes, count):
+def test_negative_targets_are_distinct_and_as_many_as_requested_or_available(nodes, count):
     draw = np.random.default_rng(0)
     links, _ = links_of(draw.integers(nodes, size=(3 * nodes, 2)).tolist(), directed=False)
     sources = np.arange(nodes)
@@ -236,7 +236,7 @@ def test_links_of_a_grid_without_triangles_have_higher_scores_than_random_pairs(
     assert not model.predictor_.noise
 
 
-def test_links_of_a_complete_bipartite_graph_raise_error():
+def test_fit_of_link_predictor_to_a_complete_bipartite_graph_raises_error():
     pairs = [(a, b) for a in "abcd" for b in "wxyz"]
     links, _ = links_of(pairs)
     assert not len(make_ranking(links, np.arange(16), 5, np.random.default_rng(0)))

@@ -51,7 +51,7 @@ def test_explanation_of_a_link_ignores_the_link_itself(model):
     assert one.without_opposite is None
 
 
-def test_explanation_of_a_directed_link_scores_it_without_the_opposite_link(model):
+def test_explanation_of_a_directed_link_has_the_score_without_the_opposite_link(model):
     arcs = [(a, b) for a, b in networkx.gnm_random_graph(30, 200, seed=0, directed=True).edges]
     arcs = networkx.DiGraph([*arcs, *((b, a) for a, b in arcs[:120])])
     directed = LinkPredictor(epochs=3, width=8, heads=1, negatives=10).fit(arcs)

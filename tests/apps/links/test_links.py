@@ -72,7 +72,7 @@ def metrics_of(run):
     return json.loads((run / "metrics.json").read_text("utf-8"))
 
 
-def test_links_train_writes_all_files_and_is_better_than_chance(folder):
+def test_links_train_writes_all_files_of_a_model_that_is_better_than_chance(folder):
     run = folder / "run"
     assert {path.name for path in run.iterdir()} == FILES
     metrics = metrics_of(run)
@@ -192,14 +192,14 @@ def test_links_train_by_time_does_not_repeat_a_finished_run(folder, gattn, monke
         (["--test-fraction", "0.95"], "must sum to less than 1; got 0.1 and 0.95"),
     ],
 )
-def test_links_train_with_invalid_option_gives_one_error(folder, gattn, tmp_path, options, message):
+def test_invalid_option_of_links_train_gives_an_error(folder, gattn, tmp_path, options, message):
     code, text = gattn("train", folder / "edges.csv", *options, "--out", tmp_path / "run")
     assert code == 2
     assert message in text
     assert not (tmp_path / "run").exists()
 
 
-def test_links_train_on_a_tiny_or_complete_table_gives_one_error(folder, gattn, tmp_path):
+def test_links_train_on_a_tiny_or_complete_table_exits_with_an_error(folder, gattn, tmp_path):
     table = tmp_path / "edges.csv"
     table.write_text("from,to\na,b\nb,c\n")
     code, text = gattn("train", table, "--out", tmp_path / "run")
@@ -215,7 +215,7 @@ def test_links_train_on_a_tiny_or_complete_table_gives_one_error(folder, gattn, 
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_links_train_reads_source_and_target_columns_of_its_options(folder, gattn, tmp_path):
+def test_links_train_reads_the_columns_of_options_source_and_target(folder, gattn, tmp_path):
     table = tmp_path / "edges.csv"
     rows = [f"d{i},{i % 12},{j % 12}" for i in range(12) for j in (i, i + 1, i + 3)]
     table.write_text("\n".join(["when,user_id,item_id", *rows, ""]))

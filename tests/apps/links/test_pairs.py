@@ -84,7 +84,7 @@ def test_links_are_bipartite_if_sources_and_targets_are_disjoint():
     assert names[ranking.candidates[:, :2]].tolist() == [["tea", "milk"]]
 
 
-def test_links_of_a_graph_without_edges_raise_error():
+def test_read_links_of_a_graph_without_edges_raises_error():
     graph = networkx.empty_graph(4)
     with pytest.raises(GraphError, match="the graph has no edges"):
         read_links(read_graph(graph, directed=False), None)
@@ -129,7 +129,7 @@ def test_split_of_fewer_than_ten_links_raises_error():
 
 
 @pytest.mark.parametrize("directed", [True, False])
-def test_restricted_graph_lacks_edges_and_columns_of_removed_links(directed):
+def test_restricted_graph_has_no_edges_and_table_rows_of_removed_links(directed):
     pairs = [("a", "b"), ("b", "a"), ("b", "c"), ("a", "c")]
     graph = graph_of(pairs, kind=["x", "y", "z", "x"])
     links, _ = read_links(graph, directed)

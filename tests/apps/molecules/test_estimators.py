@@ -264,7 +264,7 @@ def test_fit_of_a_classifier_to_one_class_or_mixed_types_raises_error():
             MoleculeClassifier(**TINY).fit(SMILES, y)
 
 
-def test_fit_accepts_a_validation_set_unless_it_is_empty():
+def test_fit_with_a_validation_set_calibrates_intervals_and_an_empty_set_raises_error():
     model = MoleculeRegressor(**TINY).fit(
         SMILES[:20], LENGTH[:20], validation=(SMILES[20:], LENGTH[20:])
     )
@@ -274,7 +274,7 @@ def test_fit_accepts_a_validation_set_unless_it_is_empty():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_loaded_molecule_model_predicts_as_before_saving(kind, regressor, classifier, tmp_path):
+def test_loaded_molecule_model_predicts_like_the_saved_model(kind, regressor, classifier, tmp_path):
     model = regressor if kind is MoleculeRegressor else classifier
     model.save(tmp_path / "model")
     again = kind.load(tmp_path / "model")
@@ -289,7 +289,7 @@ def test_loaded_molecule_model_predicts_as_before_saving(kind, regressor, classi
         kind.load(tmp_path)
 
 
-def test_model_of_another_version_of_the_features_raises_error(regressor, tmp_path):
+def test_loading_a_model_of_another_feature_version_raises_error(regressor, tmp_path):
     regressor.save(tmp_path)
     tensors, card = read_model(tmp_path)
     facts = dict(card["predictor"])

@@ -57,7 +57,7 @@ def test_explanations_have_the_mean_and_std_of_the_prediction(inputs, pair):
             explanation.target = 1
 
 
-def test_faithfulness_of_weights_is_above_that_of_random_atoms(ridge):
+def test_faithfulness_of_atom_weights_exceeds_that_of_random_atoms(ridge):
     explanations = explain(ridge, featurise(["CCCCCCO", "CCCCCCN"]).inputs)
     assert len(explanations) == 2
     for one in explanations:

@@ -163,7 +163,7 @@ def test_rows_with_an_empty_cell_in_the_split_column_are_not_used(tmp_path):
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 30])
-def test_stratified_split_has_a_rare_class_in_as_many_splits_as_possible(count):
+def test_stratified_split_divides_two_or_more_rows_of_a_rare_class_between_the_sets(count):
     classes = [(0, float(i < count)) for i in range(400)]
     groups = [str(i) for i in range(400)]
     split = stratified_split(groups, classes, (0.8, 0.1, 0.1), seed=1)
@@ -195,7 +195,7 @@ def rare(tmp_path):
     return str(path)
 
 
-def test_random_split_has_rare_classes_in_every_split(rare, tmp_path):
+def test_random_split_has_a_rare_class_in_training_validation_and_test_set(rare, tmp_path):
     lines: list[str] = []
     metrics = train_run(override(None, {**GP, "data": rare}), tmp_path / "run", log=lines.append)
     assert "stratified by class" in metrics["split"]
@@ -203,7 +203,7 @@ def test_random_split_has_rare_classes_in_every_split(rare, tmp_path):
     assert any("so the split is stratified" in line for line in lines)
 
 
-def test_validation_rows_are_training_rows_if_the_split_column_has_none(rare, tmp_path):
+def test_validation_rows_are_drawn_from_training_rows_if_the_split_column_has_none(rare, tmp_path):
     lines: list[str] = []
     changes = {**GP, "data": rare, "split": "column:part"}
     metrics = train_run(override(None, changes), tmp_path / "run", log=lines.append)

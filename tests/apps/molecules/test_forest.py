@@ -17,7 +17,7 @@ def grown(
     return Forest.fit(inputs[:60], inputs[60:], y, trees=trees, **(defaults | options))
 
 
-def test_trees_of_the_forest_equal_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forest_predictions_equal_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     from sklearn.tree import ExtraTreeRegressor
 
     fitted: list[ExtraTreeRegressor] = []

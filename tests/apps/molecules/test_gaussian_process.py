@@ -102,7 +102,7 @@ def test_gaussian_process_predicts_functions_of_the_features() -> None:
     assert 0.3 < float(standardised.mean()) < 3
 
 
-def test_missing_labels_of_one_target_do_not_change_the_other_prediction() -> None:
+def test_missing_labels_of_one_target_do_not_change_predictions_of_the_other_target() -> None:
     train, y = random_molecules(60)
     gaps = y.clone()
     gaps[::3, 1] = torch.nan
@@ -132,7 +132,7 @@ def test_added_molecules_do_not_change_gaussian_process_hyperparameters() -> Non
 
 
 @pytest.mark.parametrize("variance", [True, False])
-def test_leave_out_prediction_of_a_group_equals_a_fit_without_it(variance: bool) -> None:
+def test_leave_out_prediction_of_a_group_equals_a_fit_to_the_other_groups(variance: bool) -> None:
     train, y = random_molecules(40)
     y[3, 1] = y[30, 0] = torch.nan
     model = fitted(train, y, variance=variance)
@@ -174,7 +174,7 @@ def test_gaussian_process_of_eight_alkanes_gives_finite_predictions(seed) -> Non
     assert np.isfinite(model.predict(["CCCC"])).all()
 
 
-def test_gaussian_process_is_fitted_to_all_labels_of_a_target_with_few() -> None:
+def test_gaussian_process_is_fitted_to_all_labels_of_a_target_with_few_labels() -> None:
     inputs, y = chains_and_targets()
     some = torch.arange(0, len(y), 7)
     y[:, 1] = torch.nan

@@ -57,7 +57,7 @@ def test_invalid_molecule_of_a_pair_leaves_out_only_its_row():
         assert message in error
 
 
-def test_loaded_model_of_two_molecules_predicts_as_before_saving(tmp_path):
+def test_loaded_model_of_two_molecules_gives_the_predictions_of_the_saved_model(tmp_path):
     model = fitted(model="gp")
     assert model.score(ROWS, Y) > 0.99
     model.save(tmp_path / "model")
@@ -71,7 +71,7 @@ def test_loaded_model_of_two_molecules_predicts_as_before_saving(tmp_path):
     assert again.embed(ROWS[:3]).shape == (3, 2 * 5 * 16)
 
 
-def test_rows_of_two_molecules_may_be_tuples_frames_arrays_or_texts():
+def test_predict_reads_rows_of_two_molecules_from_tuples_frames_arrays_or_texts():
     model = fitted(model="gp")
     expected = model.predict(ROWS)
     frame = pd.DataFrame(ROWS, columns=["solute", "solvent"])

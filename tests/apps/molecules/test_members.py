@@ -61,7 +61,7 @@ def same(one, other) -> bool:
 
 @pytest.mark.bits
 @pytest.mark.slow
-def test_number_of_processes_does_not_change_networks(batches, monkeypatch, tmp_path) -> None:
+def test_number_of_processes_does_not_change_weights(batches, monkeypatch, tmp_path) -> None:
     settings = replace(SETTINGS, ensemble=3)
     alone = train(batches, settings, folder=tmp_path / "alone")
     monkeypatch.setattr(members, "FEW", 0)
@@ -84,7 +84,7 @@ def test_number_of_processes_does_not_change_networks(batches, monkeypatch, tmp_
 
 
 @pytest.mark.slow
-def test_error_of_training_in_a_worker_process_is_raised(batches, monkeypatch) -> None:
+def test_error_in_a_worker_process_is_raised_in_the_caller(batches, monkeypatch) -> None:
     monkeypatch.setattr(members, "FEW", 0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     settings = replace(SETTINGS, ensemble=2, learning_rate=1e30)

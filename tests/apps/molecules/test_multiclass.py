@@ -107,7 +107,7 @@ def test_run_of_three_classes_writes_metrics_predictions_and_explanations(tmp_pa
     assert explain_table(out, part, tmp_path / "explained", **options).rows == 2
 
 
-def test_class_that_is_missing_in_the_training_set_has_a_note(tmp_path):
+def test_class_that_is_missing_in_the_training_set_gives_a_note(tmp_path):
     parts = [("train", "train", "test", "val")[i // 3 % 4] for i in range(60)]
     rows = [
         f"{text},{name},{'test' if name == 'amine' else part}\n"
@@ -126,7 +126,7 @@ def test_class_that_is_missing_in_the_training_set_has_a_note(tmp_path):
 
 
 @pytest.mark.parametrize("setting", [{"target_transform": "log10"}, {"loss_function": "mae"}])
-def test_settings_for_labels_of_numbers_raise_error_for_classes(setting):
+def test_settings_for_numeric_labels_raise_error_if_labels_are_classes(setting):
     with pytest.raises(SettingsError, match="is for numbers, and the labels are classes"):
         MoleculeClassifier(**setting).fit(SMILES, NAMES)
 

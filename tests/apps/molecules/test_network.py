@@ -36,7 +36,7 @@ def test_molecule_network_does_not_depend_on_batch_or_order_of_atoms() -> None:
     assert alone.shape == (1, 3)
 
 
-def test_explain_path_lists_the_kernel_of_the_network_or_its_layers() -> None:
+def test_explain_path_lists_the_kernel_of_a_network_or_the_reason_for_its_layers() -> None:
     network = MoleculeNetwork(SETTINGS, 1).eval()
     batch = batch_molecules([smiles_to_data(text) for text in ("CCO", "C", "c1ccccc1")])
     (record,) = explain_path(network, batch).records

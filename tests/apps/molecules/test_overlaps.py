@@ -50,7 +50,7 @@ def with_others(**parts):
     return facts_of(train, val, test)
 
 
-def test_splits_of_different_molecules_have_no_note_on_overlaps():
+def test_splits_of_different_molecules_give_no_note_on_overlaps():
     facts = with_others()
     assert counts(facts) == [0, 0, 0]
     assert overlap_notes(facts) == []

@@ -89,7 +89,7 @@ def test_stacked_mean_gives_the_better_component_more_weight() -> None:
 
 
 @pytest.mark.parametrize("model", ["stacked", "gp"])
-def test_std_of_a_molecule_unlike_training_molecules_is_that_of_labels(model: str) -> None:
+def test_std_for_a_molecule_unlike_training_molecules_is_the_std_of_the_labels(model: str) -> None:
     _, y = chains_and_targets()
     predictor = fitted(y[:, :1], model=model)
     far, near = predictor.predict(featurise(["[Na+].[Cl-]", "OCCCC"]).inputs).std[:, 0].tolist()
@@ -180,7 +180,7 @@ def test_epoch_of_each_validation_fold_is_selected_by_the_other_folds() -> None:
         assert torch.equal(cross_fitted[folds == epoch], (truth + 5).double()[folds == epoch])
 
 
-def test_leave_out_prediction_omits_all_rows_of_the_molecule() -> None:
+def test_leave_out_prediction_of_a_row_omits_all_rows_of_its_molecule() -> None:
     inputs, y = chains_and_targets()
     twice = torch.cat([torch.arange(60, 84), torch.tensor([60, 61])])
     settings = MoleculeSettings(model="gp")
@@ -214,7 +214,7 @@ def test_predictions_and_embeddings_of_no_molecules_are_empty() -> None:
         fitted(y, model="gp").embed(inputs)
 
 
-def test_stacked_model_without_trees_states_why_it_has_no_forest() -> None:
+def test_stacked_model_without_trees_states_why_its_forest_is_absent() -> None:
     _, y = chains_and_targets()
     assert list(fitted(y).weights) == ["attention", "gp", "forest"]
     without = fitted(y, trees=0)
@@ -223,7 +223,7 @@ def test_stacked_model_without_trees_states_why_it_has_no_forest() -> None:
     assert fitted(y, model="gp").without_forest == ""
 
 
-def test_measured_target_improves_the_prediction_of_the_other_target() -> None:
+def test_measured_label_of_one_target_improves_the_prediction_of_the_other_target() -> None:
     inputs, y = chains_and_targets()
     shared = torch.randn(len(y), 1, generator=torch.Generator().manual_seed(1)).double()
     complete = y[:, :1] + shared.expand(-1, 2)

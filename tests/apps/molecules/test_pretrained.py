@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 FIGURES = json.loads((folder_of("bbb") / "figures.json").read_text())
 
 
-def test_name_of_a_distributed_model_is_resolved_unless_it_is_a_folder(tmp_path, monkeypatch):
+def test_name_of_a_distributed_model_is_resolved_if_no_folder_has_the_name(tmp_path, monkeypatch):
     assert names() == ["bbb"]
     assert resolve(Path("bbb")) == folder_of("bbb")
     assert resolve(Path("runs/bbb")) == Path("runs/bbb")
@@ -43,7 +43,7 @@ def test_model_card_of_bbb_contains_the_recorded_figures():
     assert "## Unsuitable uses" in card
 
 
-def test_encoder_is_below_500_kilobytes_and_its_card_is_up_to_date():
+def test_encoder_is_smaller_than_500_kilobytes_and_its_card_equals_the_generated_card():
     assert encoder_names() == ["encoder-128"]
     folder = encoder_folder("encoder-128")
     assert sum(file.stat().st_size for file in folder.iterdir()) < 5e5

@@ -25,7 +25,7 @@ def edges_of(edge_index: Tensor) -> set[tuple[int, ...]]:
     return set(map(tuple, edge_index.t().tolist()))
 
 
-def test_mapped_atoms_of_a_reaction_share_a_node_with_bonds_of_both_sides():
+def test_mapped_atoms_of_a_reaction_are_one_node_with_bonds_of_both_sides():
     x, edge_index, edge_attr = graph_of(SWAP)
     assert x.shape == (3, 2 * d)
     assert edges_of(edge_index) == {(0, 1), (1, 0), (0, 2), (2, 0)}
@@ -77,7 +77,7 @@ def test_featurise_skips_only_rows_with_invalid_reactions():
         assert re.search(expected, error), error
 
 
-def test_mapped_hydrogens_are_counted_at_their_neighbours():
+def test_mapped_hydrogens_of_a_reaction_are_counted_at_heavy_atoms_and_are_no_nodes():
     assert mapped_atoms("[H:1][CH2:2][13CH3:3]") == [("C", 2), ("C", 3)]
     text = "[H:1][CH3:2].[Cl:3]>>[H:1][Cl:3].[CH3:2]"
     parsed = featurise([text], row_format=FORMAT)
@@ -85,7 +85,7 @@ def test_mapped_hydrogens_are_counted_at_their_neighbours():
     assert len(parsed.inputs.molecules.arrays.x) == 2
 
 
-def test_unusual_atom_map_numbers_pair_the_atoms_of_a_reaction():
+def test_map_numbers_with_leading_zeros_or_many_digits_pair_atoms_of_a_reaction():
     text = "[H:1][CH3:002].[Cl:99999999999]>>[H:1][Cl:99999999999].[CH3:2]"
     parsed = featurise([text], row_format=FORMAT)
     assert parsed.errors == [""]
@@ -99,7 +99,7 @@ REACTIONS = [
 ]
 
 
-def test_loaded_model_of_reactions_predicts_as_before_saving(tmp_path):
+def test_loaded_model_of_reactions_gives_the_predictions_of_the_saved_model(tmp_path):
     y = np.arange(len(REACTIONS), dtype=float)
     model = MoleculeRegressor(reaction=True, epochs=2, width=16, heads=2, add_h=True)
     model.fit(REACTIONS, y).save(tmp_path / "model")

@@ -39,7 +39,7 @@ def test_labels_with_a_relation_raise_error_without_the_option_censored(table):
     assert np.isnan(dropped.labels.y[:, 0]).sum() == 8
 
 
-def test_relation_column_of_several_targets_requires_an_option(table):
+def test_relation_column_of_several_targets_requires_option_relation_column(table):
     targets = ("Standard Value", "other")
     with pytest.raises(ValueError, match="with --relation-column"):
         read(table, targets)
@@ -58,7 +58,7 @@ def test_note_lists_the_units_if_a_unit_column_has_several(tmp_path):
     assert not any("units" in note for note in notes(["nM", "nM", ""]))
 
 
-def test_target_with_fewer_than_two_labels_is_left_out(table):
+def test_target_with_fewer_than_two_different_labels_is_left_out(table):
     options = {"relation": "Standard Relation", "style": NumberFormat(censored="bound")}
     source = read(table, ("Standard Value", "constant", "other"), **options)
     assert source.targets == ("Standard Value", "other")
@@ -67,7 +67,7 @@ def test_target_with_fewer_than_two_labels_is_left_out(table):
         read(table, ("constant",), **options)
 
 
-def test_classes_that_differ_only_in_case_have_a_note():
+def test_classes_that_differ_only_in_case_give_a_note():
     labels = read_labels([[x] for x in ("Yes", "yes", "no", "No") * 3], ["y"])
     assert len([note for note in labels.notes if "differ only in case" in note]) == 2
     with pytest.raises(ValueError, match="'No' and 'no' differ only in case"):

@@ -102,7 +102,7 @@ def test_labels_that_do_not_fit_the_task_raise_error_with_counts():
             read_labels([[cell] for cell in cells], ["y"], task)
 
 
-def test_words_that_are_read_as_missing_classes_have_a_note():
+def test_words_that_are_read_as_missing_classes_give_a_note():
     labels = read_labels([[c] for c in ["active", "inactive", "NA", "none"] * 3], ["y"])
     assert labels.task.name == "classification"
     assert labels.notes == (
@@ -111,7 +111,7 @@ def test_words_that_are_read_as_missing_classes_have_a_note():
     assert labels.counts["y"] == {"read": 6, "missing": 6, "left_out": 0, "censored": 0}
 
 
-def test_labels_of_an_evaluation_may_have_one_value():
+def test_labels_of_an_evaluation_may_all_be_equal():
     for cell, task in (("3", "regression"), ("1", "classification")):
         labels = read_labels([[cell], [cell]], ["y"], task, learnable=False)
         assert labels.y.tolist() == [[float(cell)], [float(cell)]]

@@ -38,7 +38,7 @@ def test_standardised_salt_and_parent_have_the_same_prediction(model):
         np.testing.assert_allclose(sorted(other.weights), sorted(first.weights), atol=1e-6)
 
 
-def test_loaded_model_standardises_its_molecules(model, tmp_path):
+def test_loaded_model_standardises_molecules_before_prediction(model, tmp_path):
     model.save(tmp_path)
     again, card = load_model(tmp_path)
     assert card["parameters"]["standardize"] == ["neutral", "largest-fragment"]

@@ -35,7 +35,7 @@ def test_consistent_networks_learn_from_fifteen_labels_of_a_homophilous_graph():
     assert 0 < int(model.epochs) <= consistency.EPOCHS
 
 
-def test_consistent_networks_are_equal_after_refit_and_after_restoring():
+def test_predictions_of_consistent_networks_are_equal_after_refit_and_after_loading():
     x, means, y = _network(60)
     before = torch.get_rng_state()
     model = _fit(x, means, y, np.arange(20), most=5)

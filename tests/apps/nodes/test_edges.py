@@ -154,12 +154,12 @@ def test_prediction_of_a_node_does_not_depend_on_newer_nodes_and_edges():
         ("a,b,2001-13-01,x\nb,c,2001-12-01,x\n", {"time": "w"}, "got '2001-13-01' at edge 'a'"),
     ],
 )  # fmt: skip
-def test_invalid_column_of_edges_raises_one_error(rows, columns, message):
+def test_invalid_column_of_edges_raises_error_with_its_reason(rows, columns, message):
     with pytest.raises(GraphError, match=message):
         read_edge_columns(_graph(rows), EdgeColumns(**columns))
 
 
-def test_column_of_edges_without_information_has_a_note():
+def test_column_of_edges_without_information_gives_a_note():
     for rows, columns, message in (
         ("a,b,2,x\nb,c,2,y\n", {"weight": "w"}, "is constant: the weights have no effect"),
         ("a,b,2,x\nb,c,1,x\n", {"type": "kind"}, "has no effect: all edges are of type 'x'"),
@@ -170,7 +170,7 @@ def test_column_of_edges_without_information_has_a_note():
         assert any(message in note for note in notes), notes
 
 
-def test_note_counts_new_edge_categories_and_a_missing_column_is_an_error():
+def test_note_counts_new_edge_categories_and_a_missing_edge_column_raises_error():
     _, encoder, _ = read_edge_columns(_graph(), EdgeColumns(type="kind", weight="w"))
     assert encoder is not None
     other = _graph("a,b,1,z\nb,c,2,x\n")
@@ -216,7 +216,7 @@ OPTIONS = {"edge_weight": "strength", "edge_type": "kind"}
 SMALL = NodeSettings(epochs=3, width=8, heads=2)
 
 
-def test_prediction_by_a_run_requires_the_columns_of_edges(tmp_path):
+def test_prediction_by_a_run_raises_error_if_an_edge_column_is_missing(tmp_path):
     edges, nodes = _network()
     data, table = _write(tmp_path, edges, nodes)
     run, reading = tmp_path / "run", GraphReading(nodes=table)
@@ -233,7 +233,7 @@ def test_prediction_by_a_run_requires_the_columns_of_edges(tmp_path):
         predict_graph(run, data, tmp_path / "none.csv", reading=reading)
 
 
-def test_model_of_a_symmetric_edge_table_predicts_from_one_direction():
+def test_model_trained_on_both_directions_of_edges_predicts_from_one_direction():
     edges, nodes = _network()
     opposite = edges.rename(columns={"source": "target", "target": "source"})
     both = pd.concat([edges, opposite], ignore_index=True)

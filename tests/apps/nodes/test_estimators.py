@@ -60,7 +60,7 @@ def test_node_classifier_of_each_attention_layer_learns_two_communities(model):
         assert np.allclose(into[np.unique(edges[1])], 1, atol=1e-5)
 
 
-def test_loaded_node_classifier_predicts_as_before_saving(fitted, tmp_path):
+def test_loaded_node_classifier_gives_the_predictions_of_the_saved_classifier(fitted, tmp_path):
     fitted.save(tmp_path / "model")
     again = NodeClassifier.load(tmp_path / "model")
     assert (again.predict_proba(fitted.graph_) == fitted.predict_proba()).all()

@@ -26,7 +26,7 @@ def classifier(request):
     return NodeClassifier(label="kind", model=request.param, **NETWORK).fit(graph)
 
 
-def test_change_by_a_neighbour_is_the_prediction_minus_that_without_it(classifier):
+def test_change_by_a_neighbour_is_the_prediction_minus_that_without_the_neighbour(classifier):
     """The prediction without a neighbour equals the prediction for a graph from which its edges
     were deleted.
     """

@@ -89,7 +89,7 @@ def test_classes_are_sorted_and_missing_labels_are_encoded_as_nan():
         assert torch.equal(numbers.nan_to_num(-1), torch.tensor(encoded).double().nan_to_num(-1))
 
 
-def test_one_negative_class_gets_a_note_on_missing_labels():
+def test_one_negative_class_gives_a_note_on_missing_labels():
     for labels, has_note in (
         (["-1", "0", "1"], True),
         ([-999.0, 2.0, 3.0], True),
@@ -121,14 +121,14 @@ def test_option_missing_declares_a_number_as_a_missing_label(cells):
     assert not any("for a missing label" in note for note in notes)
 
 
-def test_classes_of_nodes_that_differ_only_in_case_have_a_note():
+def test_classes_of_nodes_that_differ_only_in_case_give_a_note():
     graph = read_graph(_graph(kind=["Yes", "yes", "no", "yes"]))
     _, notes = read_labels(graph, "kind", classes=True)
     assert notes == ["Of the labels, the classes 'Yes' and 'yes' differ only in case."]
     assert read_labels(graph, "kind", classes=False)[1] == []
 
 
-def test_few_numeric_labels_and_a_copy_of_the_label_have_notes(tmp_path, monkeypatch, capsys):
+def test_label_of_few_numbers_and_a_copy_of_the_label_give_notes(tmp_path, monkeypatch, capsys):
     kinds = [2.0 * (node % 10) for node in range(40)]
     edges, nodes = _graph(kind=kinds, copy=[f"k{kind}" for kind in kinds], age=range(40))
     edges.to_csv(tmp_path / "edges.csv", index=False)

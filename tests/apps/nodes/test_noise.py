@@ -12,7 +12,7 @@ from gattn.apps.nodes.settings import NodeSettings
 from gattn.draw import draw_network
 
 
-def test_run_on_random_labels_notes_that_it_is_no_better_than_a_constant(tmp_path, monkeypatch):
+def test_run_on_random_labels_reports_a_model_no_better_than_a_constant(tmp_path, monkeypatch):
     """Nearly every set has both classes, so that the picture explains hollow nodes."""
     texts = []
 
@@ -44,7 +44,7 @@ def test_run_on_random_labels_notes_that_it_is_no_better_than_a_constant(tmp_pat
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_predictions_in_the_right_order_are_no_noise_despite_an_outlier(order):
+def test_predictions_in_the_order_of_the_labels_are_not_noise_despite_an_outlier(order):
     y = torch.tensor([*range(15), 1000.0])
     predicted = order * torch.tensor([*range(15), 300.0])[:, None]
     constant = torch.full((16, 1), float(y.mean()))

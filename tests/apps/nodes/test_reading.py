@@ -111,7 +111,7 @@ def test_edges_to_unknown_nodes_are_left_out_with_a_note(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "noted"), [("1.2346E+17", 1), ("1E+11", 1), ("E+11", 0)])
-def test_node_names_that_a_spreadsheet_has_rounded_have_a_note(tmp_path, name, noted):
+def test_node_names_that_a_spreadsheet_has_rounded_give_a_note(tmp_path, name, noted):
     (tmp_path / "edges.csv").write_text(f"source,target\n{name},b\nb,c\n")
     notes = read_graph_file(tmp_path / "edges.csv").notes
     assert len([note for note in notes if f"such as {name!r}, are numbers" in note]) == noted

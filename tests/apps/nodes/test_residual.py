@@ -48,7 +48,7 @@ def _predictor(model):
     return model.predictor_.network
 
 
-def test_residual_network_equals_the_same_layers_of_pyg():
+def test_residual_network_equals_a_network_of_pyg_layers():
     network, (x, edges) = _network(), _graph()
     hidden = network.norms[0](x @ network.table + network.bias).relu()
     for layer, skip, norm in zip(network.layers, network.skips, network.norms[1:]):
@@ -92,7 +92,7 @@ def test_network_without_node_columns_learns_from_labels_of_neighbours(monkeypat
     [(9, 1, {}, [10, 30]), (8, 1, {}, [10]), (9, 0, {}, [10]), (9, 1, {"epochs": 10}, [10])],
     ids=["late", "early", "no weight", "epochs given"],
 )
-def test_network_is_trained_three_times_as_long_if_its_loss_still_falls(
+def test_network_is_trained_for_three_times_the_epochs_if_its_loss_still_falls(
     monkeypatch, lowest, weight, options, trained
 ):
     for name, value in (("LABELS_OF_CLASS", 20), ("EPOCHS", 10), ("FEWEST_EPOCHS", 1)):

@@ -133,7 +133,7 @@ def test_compact_graph_has_the_inputs_and_means_of_the_whole_graph(
     ("name", "model"),
     [*((name, "gat") for name in COLUMNS), ("type", "gatv2"), ("weight", "transformer")],
 )
-def test_output_on_all_neighbours_equals_that_on_the_whole_graph(tmp_path, name, model):
+def test_output_on_a_sample_of_all_neighbours_equals_that_on_the_whole_graph(tmp_path, name, model):
     whole, graph, encoder = both_graphs(tmp_path, name)
     x = torch.randn(len(graph), 4, generator=torch.Generator().manual_seed(0))
     network = ResidualNetwork(
@@ -169,7 +169,7 @@ def test_training_samples_neighbours_if_the_memory_limit_is_small(trained):
     assert all(row.prediction in row.set.split("|") for row in test.itertuples() if row.set)
 
 
-def test_sampled_training_depends_only_on_the_seed_and_not_on_the_format(tmp_path, trained):
+def test_sampled_training_depends_on_the_seed_and_not_on_the_format_of_tables(tmp_path, trained):
     folder, metrics, _, paths, edges, nodes = trained
     again, _, _ = sampled_run(tmp_path, paths, "again")
     weights = [(run / "weights.safetensors").read_bytes() for run in (folder, again)]

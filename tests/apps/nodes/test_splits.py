@@ -77,7 +77,7 @@ def test_splits_without_a_mask_are_drawn_with_a_note():
             assert note is None or any(note in line for line in notes), notes
 
 
-def test_empty_mask_is_ignored_unless_it_is_the_training_mask():
+def test_empty_validation_mask_is_ignored_and_an_empty_training_mask_raises_error():
     none = torch.zeros(NODES, dtype=torch.bool)
     split, notes = _masked(_data(train_mask=TRAIN, val_mask=none, test_mask=TEST))
     assert len(split.val) == 6
@@ -141,7 +141,7 @@ def test_note_names_classes_that_are_missing_in_a_split_with_their_counts():
     assert not missing_classes(Y.double(), _masked(_data(**MASKS))[0], [0, 1, 2])
 
 
-def test_split_column_without_validation_rows_has_a_note():
+def test_split_column_without_validation_rows_gives_a_note():
     names = ["train"] * 30 + ["NA", "none", "", None] + ["TEST"] * 26
     graph = read_graph(_table(part=names))
     split, notes = column_split(graph, "part", Y.double(), 0, by_class=True)
@@ -199,7 +199,7 @@ def test_labels_of_pyg_data_that_are_no_classes_raise_error():
 
 
 @pytest.mark.parametrize("bad", ["years", "nested", "mixed"])
-def test_invalid_attribute_raises_error_only_if_it_is_feature_or_label(bad):
+def test_invalid_attribute_raises_error_only_as_a_feature_or_a_label(bad):
     graph = networkx.karate_club_graph()
     for node, attributes in graph.nodes(data=True):
         attributes["score"] = float(node)
@@ -226,7 +226,7 @@ def _features(graph, **options):
     return [column.name for column in model.predictor_.encoder.columns], model.notes_
 
 
-def test_column_that_looks_like_a_split_gets_a_note():
+def test_column_of_split_names_or_of_a_mask_with_another_name_gives_a_note():
     for name, cells, message in (
         ("split", WORDS, "use --split column:split"),
         ("fold", ["train"] * 50 + [None] * 10, "use --split column:fold"),

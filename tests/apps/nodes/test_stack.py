@@ -69,7 +69,7 @@ def test_neighbour_means_equal_a_loop_over_nodes():
 
 
 @pytest.mark.parametrize("is_class", [True, False])
-def test_stack_gives_nearly_all_weight_to_the_only_good_model(is_class):
+def test_stack_gives_90_percent_of_the_weight_to_the_only_predictive_model(is_class):
     for seed in range(5):
         draw = np.random.default_rng(seed)
         if is_class:
@@ -140,7 +140,7 @@ def test_walk_component_is_fitted_again_for_other_training_nodes():
 
 
 @pytest.mark.parametrize("classes", [1, 2, 3])
-def test_linear_component_equals_scikit_learn_with_the_same_penalty(classes):
+def test_predictions_of_the_linear_component_equal_those_of_scikit_learn(classes):
     x = DRAW.normal(size=(200, 6))
     score = x @ DRAW.normal(size=(6, max(classes, 2)))
     score += 2 * DRAW.normal(size=score.shape)
@@ -172,7 +172,7 @@ def test_perceptron_component_learns_a_nonlinear_function():
 
 
 @pytest.mark.parametrize("many", [50, 2000])
-def test_stack_predicts_the_same_with_two_threads_and_after_loading(tmp_path, many, monkeypatch):
+def test_stack_predictions_are_equal_for_two_threads_and_after_loading(tmp_path, many, monkeypatch):
     monkeypatch.setattr("gattn.apps.nodes.stack.components.MANY", many)
     tables = class_network()
     before = torch.get_num_threads()

@@ -50,7 +50,7 @@ def test_column_of_row_numbers_is_no_source_or_target(tmp_path):
         assert _pairs(parsed) == ENDS
 
 
-def test_column_of_row_numbers_has_node_names_only_if_edges_use_it(tmp_path):
+def test_row_numbers_of_a_node_table_are_node_names_only_if_edges_contain_the_numbers(tmp_path):
     for text, names, columns in (
         (",person,age\n0,9,1\n1,8,2\n2,7,3\n", ["9", "8", "7"], ["age"]),
         ("index,person,age\n0,9,1\n1,8,2\n2,7,3\n", ["9", "8", "7"], ["age"]),
@@ -136,7 +136,7 @@ def test_word_among_numeric_labels_is_a_missing_label():
 COMMAS = [f"{i / 7:.2f}".replace(".", ",") for i in range(40)]
 
 
-def test_numeric_column_with_texts_has_a_note_with_an_option():
+def test_numeric_column_with_texts_gives_a_note_that_suggests_an_option():
     for cells, pattern in (
         (COMMAS, r"with a decimal comma .*, for example '0,00' .*--decimal ,"),
         ([f"{i},{i:03}" for i in range(1, 41)], "use --decimal , or --thousands ,"),
@@ -150,7 +150,7 @@ def test_numeric_column_with_texts_has_a_note_with_an_option():
         assert re.search(pattern, message), message
 
 
-def test_note_on_cells_that_no_option_reads_has_a_remedy(tmp_path):
+def test_note_on_cells_that_no_option_reads_suggests_a_remedy(tmp_path):
     words = [[*map(str, range(38)), "old", "new"], ["old", *map(str, range(3)), *["new"] * 36]]
     for cells in ([f">{i}" for i in range(40)], [f"{i} nM" for i in range(40)], *words):
         nodes = "id,c\n" + "".join(f"{i},{cell}\n" for i, cell in enumerate(cells))

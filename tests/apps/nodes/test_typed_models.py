@@ -40,7 +40,7 @@ def test_node_classifier_learns_from_columns_of_another_node_type(fitted):
 
 
 @pytest.mark.parametrize("model", ["gat", "gatv2", "transformer"])
-def test_network_alone_learns_from_columns_of_another_node_type(fitted, model):
+def test_attention_network_without_a_stack_learns_from_columns_of_another_node_type(fitted, model):
     _, tables, truth = fitted
     hidden = np.arange(150) % 3 == 0
     classifier = NodeClassifier("topic", **SMALL | {"epochs": 60}, model=model).fit(tables)
@@ -48,7 +48,7 @@ def test_network_alone_learns_from_columns_of_another_node_type(fitted, model):
     assert len(classifier.embed(tables)) == 150
 
 
-def test_loaded_model_of_several_node_types_predicts_as_before_saving(fitted, tmp_path):
+def test_loaded_model_of_several_node_types_gives_predictions_of_the_saved_model(fitted, tmp_path):
     model, tables, _ = fitted
     model.save(tmp_path / "model")
     restored = NodeClassifier.load(tmp_path / "model")
@@ -81,14 +81,14 @@ def run(tmp_path_factory):
     return folder, settings, metrics
 
 
-def test_run_of_several_node_types_is_accurate_and_names_its_relations(run):
+def test_run_of_several_node_types_exceeds_75_percent_accuracy_and_names_its_relations(run):
     folder, _, metrics = run
     assert metrics["test"]["accuracy"] > 0.75
     card = json.loads((folder / "run" / "model.json").read_text("utf-8"))
     assert card["data"] == "authors-writes-papers, papers-cites-papers"
 
 
-def test_run_of_several_node_types_predicts_its_network_again(run):
+def test_prediction_by_a_run_of_several_node_types_equals_that_of_the_training(run):
     folder, settings, _ = run
     reading = GraphReading(nodes=settings.nodes, edges=settings.edges)
     lines = []

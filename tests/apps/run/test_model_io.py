@@ -26,7 +26,7 @@ def folder(tmp_path):
     return tmp_path / "run"
 
 
-def test_model_is_equal_after_it_is_saved_and_loaded(folder) -> None:
+def test_tensors_and_card_of_a_model_are_equal_after_writing_and_reading(folder) -> None:
     tensors, card = read_model(folder)
     assert set(tensors) == set(TENSORS)
     for name, tensor in TENSORS.items():

@@ -23,18 +23,18 @@ def test_note_names_a_baseline_that_is_better_and_its_metric(other):
 
 
 @pytest.mark.parametrize("value", [1.0, 2.0, math.nan, None])
-def test_no_note_is_given_if_no_baseline_is_better(value):
+def test_model_without_a_better_baseline_gives_no_note(value):
     assert baseline_note({"rmse": 1.0, "r2": None}, {"mean": {"rmse": value, "r2": None}}) == []
     assert baseline_note({"rmse": 1.0}, {}) == []
 
 
 @pytest.mark.parametrize(("share", "low"), [(0.9, False), (0.801, False), (0.799, True)])
-def test_coverage_note_is_given_below_three_standard_errors(share, low):
+def test_coverage_three_standard_errors_below_the_requested_coverage_gives_a_note(share, low):
     # 0.9 - 3 * sqrt(0.9 * 0.1 * (1 / 400 + 1 / 102)) = 0.8002
     assert bool(coverage_note(measured(share), "molecules")) == low
 
 
-def test_coverage_of_few_labelled_rows_has_no_note():
+def test_coverage_of_few_labelled_rows_gives_no_note():
     # With 8 labelled rows, chance explains any such share; with 400 rows it does not.
     assert coverage_note(measured(0.6, rows=8), "molecules") == []
     assert coverage_note(measured(0.7, calibration_rows=3), "molecules") == []

@@ -40,7 +40,7 @@ def test_run_may_start_again_on_other_data_until_a_checkpoint_exists(tmp_path):
             start_run(out, RunSettings(), {"sha256": "a", "train": [0]}, [("row",)])
 
 
-def test_lock_folder_removes_its_folder_only_if_it_is_empty(tmp_path):
+def test_lock_folder_removes_its_folder_only_if_the_folder_is_empty(tmp_path):
     with lock_folder(tmp_path / "a" / "run"):
         assert (tmp_path / "a" / "run").is_dir()
     assert not (tmp_path / "a" / "run").exists()

@@ -61,7 +61,7 @@ def test_choose_threads_returns_one_in_the_context_one_thread() -> None:
     assert torch.get_num_threads() == 3
 
 
-def test_background_computation_has_one_thread_and_the_caller_keeps_its_threads() -> None:
+def test_background_computation_has_one_thread_and_does_not_change_threads_of_the_caller() -> None:
     def work(check):
         check()
         return choose_threads(100 * ELEMENTS, 2), torch.get_num_threads()

@@ -60,7 +60,7 @@ def test_csv_request_returns_the_output_of_predict(client, folders, name, tmp_pa
     assert [table["columns"], *table["rows"]][:4] == rows[:4]
 
 
-def test_predict_of_a_json_body_returns_numbers_and_errors_of_csv(client):
+def test_predict_of_a_json_body_returns_the_numbers_and_errors_of_a_csv_body(client):
     body = {"smiles": ["CCO", "bad("], "coverage": 0.5}
     answer = client.post("/predict", json=body).json()
     headers = {"content-type": "text/csv"}
@@ -118,7 +118,7 @@ def test_server_with_several_processes_predicts_as_with_one_process(client_of, c
         assert processes.post("/predict", json=body).status_code == 200
 
 
-def test_explain_returns_the_same_values_as_predict(client):
+def test_values_of_explain_equal_those_of_predict(client):
     answer = client.post("/explain", json={"smiles": "CCCCCCO"}).json()
     predicted = client.post("/predict", json={"smiles": ["CCCCCCO"]}).json()["rows"][0]
     assert answer["values"]["prediction"] == predicted["prediction"]

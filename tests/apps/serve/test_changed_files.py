@@ -87,7 +87,7 @@ def changed_runs(parted, flips):
             path.write_bytes(content)
 
 
-def test_training_on_changed_files_never_gives_another_model(interrupted, tmp_path, gattn):
+def test_training_from_changed_files_gives_an_error_or_an_equal_run(interrupted, tmp_path, gattn):
     command, whole, parted = interrupted
     refused = set()
     for number, path in enumerate(changed_runs(parted, FLIPS)):

@@ -22,7 +22,7 @@ def folders(tmp_path_factory):
     return {"novel": folder / "novel"}
 
 
-def test_models_endpoint_describes_a_model_of_links(client):
+def test_models_endpoint_lists_kind_and_size_of_a_model_of_links(client):
     (model,) = client.get("/models").json()
     assert (model["kind"], model["size"]) == ("links", 254)
     assert model["warnings"] == []

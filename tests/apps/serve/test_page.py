@@ -150,7 +150,7 @@ def test_page_predicts_several_smiles_as_a_table_with_three_digits(page, client)
     assert page.text_of("#molecule-status").count("1 of them with an error") == 1
 
 
-def test_page_asks_for_the_smiles_column_if_the_file_lacks_it(page, tmp_path):
+def test_page_asks_for_the_smiles_column_if_the_file_has_no_column_smiles(page, tmp_path):
     path = tmp_path / "named.csv"
     path.write_text('id,"my, molecule"\n1,CCO\n2,CCN\n')
     page.find("#file").send_keys(str(path))
@@ -160,7 +160,7 @@ def test_page_asks_for_the_smiles_column_if_the_file_lacks_it(page, tmp_path):
     assert "0 of them with an error" in page.text_of("#file-status")
 
 
-def test_page_shows_an_error_of_all_models_once(page):
+def test_page_shows_an_error_once_if_all_models_return_the_error(page):
     page.predict("bad(")
     page.until(lambda: "cannot be read" in page.text_of("main"))
     assert page.text_of("main").count("cannot be read") == 1
@@ -275,7 +275,7 @@ def test_card_of_a_model_fits_a_screen_of_390_pixels(page, tmp_path):
     assert axe_faults(page.browser) == []
 
 
-def test_tab_key_reaches_all_controls_of_the_page(page):
+def test_tab_key_reaches_fields_and_buttons_of_the_page(page):
     reached = []
     for _ in range(18):
         ActionChains(page.browser).send_keys(Keys.TAB).perform()

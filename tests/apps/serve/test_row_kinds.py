@@ -50,7 +50,7 @@ def folders(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_csv_of_each_kind_gets_the_output_of_predict(client, folders, name, tmp_path, monkeypatch):
+def test_csv_of_each_row_format_gets_predict_output(client, folders, name, tmp_path, monkeypatch):
     (tmp_path / "in.csv").write_bytes(NEW[name])
     out = tmp_path / "out.csv"
     command = ["molecules", "predict", folders[name], tmp_path / "in.csv", "--out", out]
@@ -66,7 +66,7 @@ def test_csv_of_each_kind_gets_the_output_of_predict(client, folders, name, tmp_
     assert [table["columns"][i] for i in table["smiles_columns"]] == names[name]
 
 
-def test_json_request_to_a_model_of_pairs_or_columns_gets_status_422(client, runs):
+def test_json_request_to_a_model_of_pairs_or_descriptor_columns_gets_status_422(client, runs):
     assert not any(run.notes for run in runs)
     models = {model["name"]: model for model in client.get("/models").json()}
     assert models["pairs"]["smiles_columns"] == ["solute", "solvent"]

@@ -29,7 +29,7 @@ def _written(tmp_path_factory, content: bytes):
     st.lists(st.lists(CELLS, min_size=2, max_size=4), max_size=8),
     *(st.sampled_from(",;\t|"), st.sampled_from(["\n", "\r\n", "\r"]), ENCODINGS, st.booleans()),
 )
-def test_table_written_by_the_csv_module_is_read_back(
+def test_rows_of_a_table_written_by_the_csv_module_are_read_unchanged(
     tmp_path_factory, rows, separator, newline, encoding, last_newline
 ):
     text = io.StringIO(newline="")
@@ -167,7 +167,7 @@ def test_empty_cells_beyond_the_header_are_ignored(tmp_path):
     ]
 
 
-def test_line_sep_at_the_start_of_a_table_sets_the_separator(tmp_path):
+def test_declaration_sep_in_the_first_line_of_a_table_sets_the_separator(tmp_path):
     for declared, separator, newline, encoding in (
         ("sep=;", ";", "\n", "utf-8"),
         ("SEP=,", ",", "\r\n", "utf-8-sig"),

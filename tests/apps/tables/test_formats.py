@@ -66,7 +66,7 @@ def test_smiles_file_is_read_with_the_encoding_of_its_byte_order_mark(tmp_path, 
 
 @pytest.mark.parametrize("name", ["x.csv.gz", "x.smi.gz", "x.parquet"])
 @pytest.mark.parametrize("content", [b"no such format at all", "truncated"])
-def test_damaged_file_raises_error_that_names_it(tmp_path, name, content):
+def test_error_about_a_damaged_file_names_the_file(tmp_path, name, content):
     path = tmp_path / name
     if content == "truncated":
         if path.suffix == ".gz":
@@ -82,7 +82,7 @@ def test_damaged_file_raises_error_that_names_it(tmp_path, name, content):
 
 
 @pytest.mark.parametrize(("name", "separator"), [("out.csv", ","), ("out.tsv", "\t")])
-def test_ending_of_the_output_of_a_smiles_file_sets_the_separator(tmp_path, name, separator):
+def test_separator_of_the_output_for_a_smiles_file_follows_its_ending(tmp_path, name, separator):
     (tmp_path / "in.smi").write_text("CCO\tethanol\n")
     table = open_molecules(tmp_path / "in.smi", ["smiles"])
     with table.writer(tmp_path / name, ["y"]) as writer:

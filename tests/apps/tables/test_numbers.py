@@ -63,7 +63,7 @@ def same(a, b):
     return a == b or (a is not None and b is not None and math.isnan(a) and math.isnan(b))
 
 
-def test_each_cell_has_its_kind_and_only_plain_numbers_have_a_value():
+def test_cells_are_classified_and_only_plain_infinite_or_missing_numbers_are_parsed():
     for kind, cells in KINDS.items():
         for cell in cells:
             value = NumberFormat().parse(cell)

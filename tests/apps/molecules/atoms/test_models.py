@@ -67,7 +67,7 @@ def model():
     return AtomRegressor(**SMALL).fit(SMILES, atoms={"mass": atom_values()})
 
 
-def test_atom_regressor_predicts_lists_before_and_after_saving(model, tmp_path):
+def test_loaded_atom_regressor_gives_the_lists_of_the_saved_regressor(model, tmp_path):
     with pytest.warns(UserWarning, match="1 SMILES could not be read"):
         predicted = model.predict(["CCCN", "x", "[H]OCC", "C"])["mass"]
     assert [len(each) for each in predicted] == [4, 0, 4, 1]
