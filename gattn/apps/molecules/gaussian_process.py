@@ -81,8 +81,8 @@ def compare_descriptors(z: Tensor, other_z: Tensor, blocks: int) -> list[Tensor]
     parts = []
     for some, others in zip(descriptor_groups(z, blocks), descriptor_groups(other_z, blocks)):
         features, product = max(some.shape[1], 1), some @ others.t()
-        squares = some.square().sum(1)[:, None] + others.square().sum(1) - 2 * product
-        parts += [squares.clamp(min=0) / features, product / features]
+        squares = (some.square().sum(1)[:, None] + others.square().sum(1)).sub_(product, alpha=2)
+        parts += [squares.clamp_(min=0).div_(features), product.div_(features)]
     return parts
 
 
@@ -125,13 +125,13 @@ def kernel_matrix(parts: list[Tensor], theta: Tensor) -> Tensor:
     scales, kinds = theta.exp(), count_kinds(parts, theta)
     kernel = scales[1] * parts[0]
     for weight, alike in zip(scales[2 : 1 + kinds], parts[1:kinds]):
-        kernel = kernel + weight * alike
+        kernel.add_(weight * alike)
     groups = scales[1 + kinds :].view(-1, len(START_OF_GROUP))
     pairs = zip(parts[kinds::2], parts[kinds + 1 :: 2], groups)
     for squares, product, (matern, inverse, linear) in pairs:
         # The small constant is added, because the square root has no derivative at 0.
-        far = (3 * inverse * squares + 1e-12).sqrt()
-        kernel = kernel + matern * (1 + far) * (-far).exp() + linear * product
+        far = (3 * inverse * squares).add_(1e-12).sqrt_()
+        kernel.add_((1 + far).mul_(matern).mul_((-far).exp_())).add_(linear * product)
     return kernel
 
 
@@ -264,7 +264,9 @@ def negative_log_posterior(
     # The variable by_kernel is twice the derivative of the loss with respect to the kernel matrix.
     by_kernel = torch.cholesky_inverse(lower).addmm_(weight, weight.t(), alpha=-1)
     by_noise = by_kernel.diagonal() @ noise
-    inner = torch.stack([by_noise, *(by_kernel.flatten() @ s.flatten() for s in slopes)])
+    # The matrix is stored by column, but symmetric, so its transpose is flattened without a copy.
+    flat = by_kernel.t().flatten()
+    inner = torch.stack([by_noise, *(flat @ s.flatten() for s in slopes)])
     factors = scales[: 1 + kinds]
     for matern, _, linear in groups:
         factors += [matern, -0.5 * matern, linear]
@@ -506,7 +508,7 @@ class GaussianProcess:
         rows = torch.arange(len(groups)) if rows is None else rows
         predictions = torch.full((2, len(rows), y.shape[1]), torch.nan).double()
         factors = []
-        for target, factor in enumerate(self._solve()):
+        for target, factor in enumerate(self._factors if self._variance else self._solve()):
             factors.append(factor if self._variance else replace(factor, lower=None))
             assert factor.lower is not None
             labelled = y[rows, target].isfinite()
@@ -516,9 +518,7 @@ class GaussianProcess:
             unit = torch.zeros(len(factor.rows), len(places), dtype=torch.float64)
             unit[places, torch.arange(len(places))] = 1
             half = torch.linalg.solve_triangular(factor.lower, unit, upper=False)
-            residual, variance = _residuals(
-                half.t() @ half, factor.weight[places], groups[labelled]
-            )
+            residual, variance = _residuals(half, factor.weight[places], groups[labelled])
             predictions[0, labelled, target] = y[rows, target][labelled] - residual
             predictions[1, labelled, target] = variance
         # The method predict uses these factors of the kernel matrix later.
@@ -697,19 +697,19 @@ def _compared(counts: list[Tensor], z: Tensor, rows: Tensor, blocks: int) -> lis
     return compare(counts, z, counts, z, blocks)
 
 
-def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+def _residuals(half: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
     """Return the prediction error [k] and variance [k] of each row if the row's group is left out.
 
     Args:
-        inverse: [k, k], the entries of the inverse kernel.
+        half: [n, k], the columns of the inverse of the Cholesky factor of the kernel.
         weight: [k], the entries of :math:`K^{-1} y`.
         groups: [k], the group of each row.
     """
-    variance = 1 / inverse.diagonal()
+    variance = 1 / half.square().sum(0)
     residual = weight * variance
     _, group, sizes = groups.unique(return_inverse=True, return_counts=True)
     for number in (sizes > 1).nonzero().flatten():
         some = (group == number).nonzero().flatten()
-        block = torch.linalg.inv(inverse[some][:, some])
+        block = torch.linalg.inv(half[:, some].t() @ half[:, some])
         residual[some], variance[some] = block @ weight[some], block.diagonal()
     return residual, variance
