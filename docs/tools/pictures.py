@@ -32,7 +32,7 @@ def matrix(graph: gattn.Graph, weight: Tensor) -> np.ndarray:
 
 
 def draw(axes: plt.Axes, dense: np.ndarray, title: str, query: str, key: str) -> None:
-    """Draw a matrix with its scale: one square per pair, grey if the graph has no edge."""
+    """Draw a matrix [queries, keys] with its scale: one square per pair, grey for NaN (no edge)."""
     image = axes.imshow(dense, cmap=WEIGHTS, vmin=0, interpolation="nearest")
     highest = float(np.nanmax(dense))
     bar = axes.figure.colorbar(image, ax=axes, orientation="horizontal", fraction=0.04, pad=0.02)

@@ -143,8 +143,9 @@ class DistributedGraph(Graph):
     def _build(
         cls, source: Tensor, destination: Tensor, edges: Tensor, partition: Partition, peers: Peers
     ) -> DistributedGraph:
-        """Create this process's part of a graph from the global node ids of its edges. All
-        processes must call this method.
+        """Create this process's part of a graph from the global node ids of its edges, ``source``
+        and ``destination`` [e_r] int64, and their indices in the caller's order, ``edges`` [e_r].
+        All processes must call this method.
         """
         halo = Halo.build(source, partition.bounds, peers)
         first = partition.bounds[peers.rank]
@@ -158,6 +159,7 @@ class DistributedGraph(Graph):
         cls, local: Graph, halo: Halo, partition: Partition, nodes: Tensor, edges: Tensor
     ) -> DistributedGraph:
         """Create a DistributedGraph from the edges of this process, given as a bipartite graph.
+        ``nodes`` and ``edges`` are the attributes of these names.
 
         The edges get the numbers that they have in the whole graph, so that dropout draws the same
         mask. All processes must call this method.

@@ -201,8 +201,8 @@ class Partition:
 
 
 def _undirected(source: Tensor, destination: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Return the undirected graph without parallel edges and self-loops as CSR offsets [n + 1] and
-    neighbours, for METIS.
+    """Return the undirected graph of directed edges, [e] int64 on the CPU, without parallel edges
+    and self-loops as CSR offsets [n + 1] and neighbours, for METIS.
     """
     is_no_loop = source != destination
     source, destination = source[is_no_loop], destination[is_no_loop]

@@ -311,7 +311,8 @@ def _mask(name: str, values: Numbers | None, nodes: int) -> NDArray[np.bool_]:
 def _top_texts(
     texts: Sequence[str], attention: NDArray[np.float64], positions: NDArray[np.float64], top: int
 ) -> list[str]:
-    """Return the texts of the nodes with the most attention, and empty texts for all others.
+    """Return the texts of the ``top`` nodes with the most attention [n], and empty texts for all
+    others, given their positions [n, 2].
 
     A text that would cover the text of a node with more attention is empty, too.
     """
@@ -348,7 +349,9 @@ def _coloured(colour: Numbers, names: Sequence[str]) -> tuple[NDArray[np.float64
 def _check(
     count: int, value: NDArray[np.float64], names: Sequence[str], labels: Sequence[str]
 ) -> None:
-    """Raise a ValueError if colours or labels do not fit ``count`` nodes and the class names."""
+    """Raise a ValueError if colours or labels do not fit ``count`` nodes and the class names;
+    ``value`` [n] has the class or number of each.
+    """
     if value.ndim != 1 or len(value) < count:
         raise ValueError(f"colour must be [n] with n of at least {count}; got {value.shape}")
     if len(labels) not in (0, len(value)):
@@ -363,7 +366,9 @@ def _check(
 def _among(
     pairs: NDArray[np.int64], strength: NDArray[np.float64], chosen: NDArray[np.int64], nodes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the edges between the chosen nodes, with new node indices and without self-loops."""
+    """Return those of the edges [2, e] and their weights [e] that are between the chosen nodes [k],
+    with new node indices and without self-loops.
+    """
     index = np.full(nodes, -1)
     index[chosen] = np.arange(len(chosen))
     renumbered = index[pairs]
@@ -375,7 +380,9 @@ def _draw_edges(
     axes: Axes, pairs: NDArray[np.int64], strength: NDArray[np.float64], layout: Layout,
     theme: Theme,
 ) -> None:  # fmt: skip
-    """Add edges to a plot: strength [e] sets the width; edges between communities are fainter."""
+    """Add edges [2, e] to a plot: strength [e] sets the width; edges between communities are
+    fainter.
+    """
     from matplotlib.collections import PolyCollection
 
     if not pairs.size:
@@ -422,7 +429,9 @@ def _draw_classes(
     axes: Axes, positions: NDArray[np.float64], value: NDArray[np.float64], names: Sequence[str],
     shades: Sequence[str], size: float, columns: int,
 ) -> None:  # fmt: skip
-    """Add the nodes of each class to a plot, in its colour and marker, and a legend."""
+    """Add the nodes of each class to a plot, in its colour and marker, and a legend; ``positions``
+    is [n, 2], and ``value`` [n] has the index of the class of each node.
+    """
     for i, name in enumerate(names):
         if (rows := value == i).any():
             axes.scatter(

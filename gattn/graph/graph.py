@@ -379,8 +379,9 @@ def _with_valid_stats(layout: Layout) -> Layout:
 
 
 def _restore_edges(pairs: Tensor, size: tuple[int, int], kept_edges: Tensor | None) -> Graph:
-    """Restore a graph from a pickle. Its edges are checked like those of a new graph. Raises
-    TypeError or ValueError if the pickle contains anything else.
+    """Restore a graph from a pickle of its edges, (2, e), size and attribute ``kept_edges``. The
+    edges are checked like those of a new graph. Raises TypeError or ValueError if the pickle
+    contains anything else.
     """
     graph = Graph(pairs, size)
     if kept_edges is not None:

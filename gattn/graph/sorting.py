@@ -79,8 +79,8 @@ def _is_real(index: Tensor) -> bool:
 def _check_and_measure(
     source: Tensor, destination: Tensor, layout: Layout, num_src: int, num_dst: int
 ) -> Layout:
-    """Check the indices of at least one edge, and return the layout with the maximum degrees; the
-    device is synchronised only once. Raises ValueError if an index is out of range.
+    """Check the indices [e] of at least one edge, and return the layout with the maximum degrees;
+    the device is synchronised only once. Raises ValueError if an index is out of range.
     """
     degrees = stats.max_row_size(layout.rowptr), stats.max_row_size(layout.colptr)
     scalars = *source.aminmax(), *destination.aminmax(), *degrees
@@ -98,9 +98,9 @@ def _check_and_measure(
     schema="(Tensor source, Tensor destination, SymInt num_src, SymInt num_dst) -> Tensor[]",
 )
 def _build_traced(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
-    """Compute a layout in a custom operator, which torch.compile can record. The result has the
-    tensors of :class:`Layout`, with empty statistics. Raises ValueError if an index is out of
-    range, or if there are so many nodes or edges that the indices need int64.
+    """Compute a layout of edges [e] in a custom operator, which torch.compile can record. The
+    result has the tensors of :class:`Layout`, with empty statistics. Raises ValueError if an index
+    is out of range, or if there are so many nodes or edges that the indices need int64.
     """
     layout = lay_out(source, destination, num_src, num_dst)
     if layout.col.dtype != torch.int32:
@@ -144,8 +144,8 @@ def _(loops: Tensor) -> Tensor:
 
 
 def check_range(index: Tensor, size: int, role: str) -> None:
-    """Raise ValueError unless all indices are in [0, size); the error names the first
-    invalid edge.
+    """Raise ValueError unless all indices, [e] of an integer dtype, are in [0, size); the error
+    names the first invalid edge.
     """
     # The indices are converted to int64, because the size may be too large for their dtype.
     index = index.long()

@@ -45,14 +45,16 @@ def keep_numbers(seed: Tensor, count: int, dropout: float) -> Tensor:
 
 
 def philox(key: Tensor, counter: Tensor) -> Tensor:
-    """Return the first of the four random 32-bit words for each 64-bit counter, as int64 in [0,
-    2**32).
+    """Return the first of the four random 32-bit words for each 64-bit counter [k], as int64 [k] in
+    [0, 2**32); the key is [1] or [].
     """
     return _words(key, counter)[0]
 
 
 def _words(key: Tensor, counter: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the four random 32-bit words for each 64-bit counter, as int64 in [0, 2**32)."""
+    """Return the four random 32-bit words for each 64-bit counter [k], as int64 [k] in [0, 2**32);
+    the key is [1] or [].
+    """
     key0, key1 = key & _LOW, (key >> 32) & _LOW
     c0, c1 = counter & _LOW, (counter >> 32) & _LOW
     c2, c3 = torch.zeros_like(c0), torch.zeros_like(c0)

@@ -90,10 +90,10 @@ def edge_softmax(score: Tensor, layout: Layout) -> Tensor:
 
 def aggregate(weight: Tensor, value: Tensor, layout: Layout, transposed: bool = False) -> Tensor:
     """Compute out_i = sum_j w_ij v_j: [n, h, c]. The weights are [e, h] in the caller's order of
-    edges.
+    edges, and the values [m, h_v, c], where h_v divides h.
 
-    The result has the dtype of the value. If ``transposed``, the sum runs over the edges out of
-    each source: out_j = sum_i w_ij v_i, [m, h, c].
+    The result has the dtype of the value. If ``transposed``, the values are [n, h_v, c], and the
+    sum runs over the edges out of each source: out_j = sum_i w_ij v_i, [m, h, c].
     """
     layout = layout.transpose() if transposed else layout
     return _sum(_to_acc(weight)[layout.perm.long()], value, layout)
@@ -150,8 +150,8 @@ def _softmax(score: Tensor, layout: Layout) -> Tensor:
 
 
 def _drop(alpha: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
-    """Apply dropout: set dropped weights to zero and multiply the others by 1 / (1 - dropout).
-    Without a seed, nothing is dropped.
+    """Apply dropout to weights [e, h] in CSR order: set dropped weights to zero and multiply the
+    others by 1 / (1 - dropout). Without a seed, nothing is dropped.
     """
     if seed is None:
         return alpha
@@ -161,10 +161,10 @@ def _drop(alpha: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
 
 
 def _sum(alpha: Tensor, value: Tensor, layout: Layout, edge_value: Tensor | None = None) -> Tensor:
-    """Compute out_i = sum_j alpha_ij (v_j + x_ij), where x_ij is the optional ``edge_value``:
-    [n, h, c] in the dtype of the value. Edges are in CSR order.
+    """Compute out_i = sum_j alpha_ij (v_j + x_ij), where x_ij is the optional ``edge_value``: [n,
+    h, c] in the dtype of the value. The weights alpha [e, h] and x [e, h, c] are in CSR order.
 
-    The h_v heads of value are repeated for the h heads of alpha.
+    The h_v heads of the value [m, h_v, c] are repeated for the h heads of alpha.
     """
     values = _repeat_heads(_to_acc(value)[layout.col.long()], alpha.shape[1])
     if edge_value is not None:

@@ -140,8 +140,8 @@ def _positions(degree: Tensor, offsets: Tensor, row: Tensor, draw: Draw) -> Tens
 
 
 def _checked_total(offsets: Tensor, draw: Draw) -> int:
-    """Return the number of sampled edges, read from the device. Raises ValueError if the edges of
-    the batch cannot be numbered in int32.
+    """Return the number of sampled edges, the last of the offsets [f + 1]. Raises ValueError if the
+    edges of the batch cannot be numbered in int32.
     """
     total = int(offsets[-1])
     if draw.edge_offset + total >= INT32_END:

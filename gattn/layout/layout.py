@@ -71,7 +71,7 @@ class Layout(NamedTuple):
 def without_stats(
     rowptr: Tensor, col: Tensor, perm: Tensor, colptr: Tensor, row: Tensor, csr2csc: Tensor
 ) -> Layout:
-    """Return the layout that consists of these tensors and empty statistics."""
+    """Return the layout of these tensors (see :class:`Layout`), with empty statistics."""
     empty = rowptr.new_empty(0, dtype=torch.int64)
     return Layout(rowptr, col, perm, colptr, row, csr2csc, empty)
 
@@ -104,8 +104,8 @@ def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:
 
 
 def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Return the layout of edges, sorted with torch's stable sort; the indices are not checked.
-    This is the reference for the C++ counting sort.
+    """Return the layout of edges [e], sorted with torch's stable sort, without statistics; the
+    indices are not checked. This is the reference for the C++ counting sort.
     """
     dtype = index_dtype(num_src, num_dst, source.numel())
     by_source = stable_argsort(source)

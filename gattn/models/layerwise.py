@@ -112,9 +112,10 @@ def _run(
     file: Path | None,
     out: Tensor | np.ndarray | None,
 ) -> Tensor:
-    """Compute one layer for all nodes, and return the result, [n, c], which is ``out`` or, if that
-    is None, a new array in ``file`` or in memory. Raises ValueError if a layer returns another
-    number of rows, or if ``out`` has another shape or dtype.
+    """Compute one layer for all nodes, range by range (see :func:`layerwise_inference`), and return
+    the result, [n, c], which is ``out`` or, if that is None, a new array in ``file`` or in memory.
+    Raises ValueError if a layer returns another number of rows, or if ``out`` has another shape or
+    dtype.
     """
     target = torch.from_numpy(out) if isinstance(out, np.ndarray) else out
     for start, stop in _ranges(graph, batch_edges):
@@ -158,7 +159,7 @@ def _ranges(graph: Graph, batch_edges: int) -> Iterator[tuple[int, int]]:
 
 
 def _rows(x: Tensor | np.ndarray, index: Tensor) -> Tensor:
-    """Return the rows of an array at these indices, on the device of the index tensor."""
+    """Return the rows of an array at these indices, [k] int64, on the device of the index."""
     if isinstance(x, np.ndarray):
         # NumPy copies the rows, because torch.from_numpy warns about read-only arrays.
         return torch.from_numpy(np.asarray(x[index.cpu().numpy()])).to(index.device)
@@ -202,8 +203,9 @@ def _layer(model: BasicGNN, number: int) -> Layer:
     norm: Any = model.norms[number]
 
     def layer(x: tuple[Tensor, Tensor], graph: Graph, edge_attr: Tensor | None = None) -> Tensor:
-        """Compute one layer of the model with its activation and normalisation, if it has them,
-        for a range of nodes; the last layer also applies the output layer, if there is one.
+        """Compute one layer of the model with its activation and normalisation, if it has them, for
+        a range of nodes, given the features of its sources and destinations; the last layer also
+        applies the output layer, if there is one.
         """
         h, last = conv(x, graph, edge_attr=edge_attr), number == model.num_layers - 1
         if not last or model.jk_mode is not None:
@@ -245,8 +247,8 @@ def _check(
     batch_edges: int,
     out: Tensor | np.ndarray | None,
 ) -> None:
-    """Check the inputs of a layer-wise prediction, and that it can be written to ``out``. Raises
-    TypeError or ValueError for the first that does not fit.
+    """Check the arguments of :func:`layerwise_inference`, and that it can be written to ``out``.
+    Raises TypeError or ValueError for the first that does not fit.
     """
     check_graph("graph", graph)
     check_count("batch_edges", batch_edges, 1)

@@ -191,7 +191,8 @@ def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, backend: str | None = 
 def _aggregate_gradients(
     operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
 ) -> Gradients:
-    """Return the gradients of ``aggregate`` with respect to weights and values.
+    """Return the ``requested`` gradients of ``aggregate`` with respect to weights and values, given
+    that of its result and the saved arguments by name.
 
     The gradient of the weights is a dot product for each edge. The gradient of the values is a
     weighted sum over the edges in reverse direction.
@@ -215,7 +216,8 @@ def _aggregate_gradients(
 def _dot_gradients(
     operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
 ) -> Gradients:
-    """Return the gradients of ``edge_dot`` with respect to query and key.
+    """Return the ``requested`` gradients of ``edge_dot`` with respect to query and key, given that
+    of its result and the saved arguments by name.
 
     The gradient of the query is a weighted sum over the edges into each destination. The gradient
     of the key is a weighted sum over the edges out of each source.

@@ -34,7 +34,8 @@ def return_probabilities(
         edge_weight: [e] weights >= 0 in the caller's edge order; None if all are 1.
 
     Returns:
-        [n, steps] in the default dtype, computed in fp64; zeros for a node without edges.
+        [n, steps] in the default dtype, computed in fp64 without gradients; zeros for a node
+        without edges.
 
     Raises:
         TypeError: steps is not an int, or edges have another type.

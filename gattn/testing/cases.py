@@ -136,7 +136,9 @@ def random_graphs(count: int = 4, *, seed: int = 0, bipartite: bool = False) -> 
 def _square(
     name: str, pairs: list[tuple[int, int]], num_nodes: int, sizes: list[int] | None = None
 ) -> AwkwardGraph:
-    """Return an edge-case graph among nodes of one kind, divided into graphs of these sizes."""
+    """Return an edge-case graph among nodes of one kind, divided into graphs of these sizes (None:
+    one graph); ``pairs`` are (source, destination).
+    """
     sizes = [num_nodes] if sizes is None else sizes
     index = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     return AwkwardGraph(name, _edges(pairs), (num_nodes, num_nodes), index, len(sizes))

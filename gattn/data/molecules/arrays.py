@@ -47,7 +47,9 @@ class MoleculeArrays:
         return MoleculeArrays(*(getattr(self, field.name).clone() for field in fields(self)))
 
     def take(self, index: Tensor) -> MoleculeArrays:
-        """Return a copy with the molecules at these indices, in the order of the indices."""
+        """Return a copy with the molecules at these indices, [k] int64, in the order of the
+        indices.
+        """
         atoms, ptr = ranges(self.ptr, index)
         edges, edge_ptr = ranges(self.edge_ptr, index)
         return MoleculeArrays(

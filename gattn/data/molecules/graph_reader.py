@@ -234,8 +234,8 @@ class GraphReader:
 
 
 def _mark(keys: np.ndarray, marks: list[tuple[int, int]]) -> None:
-    """Add the value of each mark (index, value) to the key at its index. Several marks can have
-    the same index.
+    """Add the value of each mark (index, value) to the key at its index, in place; the keys are [n]
+    uint64. Several marks can have the same index.
     """
     if marks:
         places, added = np.array(marks, np.uint64).T

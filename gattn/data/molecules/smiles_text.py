@@ -137,7 +137,9 @@ def _extension(rest: str) -> tuple[str, str]:
 
 
 def _check_name(smiles: str, word: str, parse: Parse) -> None:
-    """Raise ValueError if the word after a SMILES is a second SMILES or continues the first one."""
+    """Raise ValueError if the word after a SMILES is a second SMILES or continues the first one.
+    ``parse`` returns None for a text that is not SMILES.
+    """
     if not word.isascii() or parse(smiles) is None:
         # If the first SMILES is invalid, the caller raises an error with a better explanation.
         return

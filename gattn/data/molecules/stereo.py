@@ -242,9 +242,10 @@ def _labels(
 
 
 def _canonically(molecule: Mol, atoms: list[int], bonds: list[int]) -> Configurations:
-    """Compute the CIP labels after the atoms were reordered as in the canonical SMILES. All labels
-    are ``"other"`` if the labeller exceeds :data:`MOST_STEPS`. Raises RuntimeError if RDKit cannot
-    read the SMILES that it wrote.
+    """Compute the CIP labels of these atoms and bonds after the atoms were reordered as in the
+    canonical SMILES; return them by the indices of ``molecule``. All labels are ``"other"`` if the
+    labeller exceeds :data:`MOST_STEPS`. Raises RuntimeError if RDKit cannot read the SMILES that it
+    wrote.
     """
     from rdkit import Chem
 

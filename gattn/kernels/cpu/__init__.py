@@ -225,7 +225,9 @@ def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int
 
 
 def lay_out_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout:
-    """Compute the layout of sorted edges like :func:`gattn.layout.layout.from_rows`."""
+    """Compute the layout of sorted edges like :func:`gattn.layout.layout.from_rows`; the tensors
+    are on the CPU, and the indices are not checked.
+    """
     rowptr, col, perm = rowptr.contiguous(), col.contiguous(), perm.contiguous()
     sizes = num_src + 1, col.numel(), col.numel()
     layout = without_stats(rowptr, col, perm, *(empty(col, size) for size in sizes))
@@ -241,8 +243,8 @@ def checksum(t: Tensor) -> int:
 
 
 def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Allocate an uninitialised tensor. Large tensors use huge pages if the system supports
-    them.
+    """Allocate an uninitialised CPU tensor of this shape, by default with the dtype of ``like``.
+    Large tensors use huge pages if the system supports them.
     """
     t = like.new_empty(shape, dtype=dtype)
     if t.numel() >= _LARGE and _kernels is not None:

@@ -287,8 +287,9 @@ class GraphAttention(Module):
         edge_attr: Tensor | None,
         attn_bias: Tensor | None,
     ) -> Score:
-        """Return the score s + b. It is stored as the arguments of the operator that computes it.
-        Raises ValueError or TypeError if edge_attr or the bias does not fit.
+        """Return the score s + b of projected queries [n, h, c] and keys [m, h, c]. It is stored as
+        the arguments of the operator that computes it. Raises ValueError or TypeError if edge_attr
+        or the bias does not fit.
         """
         bias = None if attn_bias is None else self._per_head(attn_bias, key, graph)
         if callable(self.score):
@@ -350,9 +351,10 @@ class GraphAttention(Module):
         edge_attr: Tensor | None,
         bias: Tensor | None,
     ) -> SortedScore:
-        """Return the scores [e, h] of the user's score function, sorted by destination, with the
-        bias [e, h] to add, in the caller's order. Raises ValueError if the function returns another
-        shape, and TypeError if it returns no floating-point numbers.
+        """Return the scores [e, h] of the user's score function for projected queries [n, h, c] and
+        keys [m, h, c], sorted by destination, with the bias [e, h] to add, in the caller's order.
+        Raises ValueError if the function returns another shape, and TypeError if it returns no
+        floating-point numbers.
         """
         assert callable(self.score)
         score = sorted_scores(self.score, query, key, graph, edge_attr)

@@ -140,15 +140,18 @@ class MultiheadAttentionBlock(pyg.MultiheadAttentionBlock, SetModule):
         return self._residual(seed, pooled.view(segments.num_dst, *seed.shape))
 
     def pool_weights(self, seed: Tensor, y: Tensor, segments: Graph) -> Tensor:
-        """Return the attention weights of :meth:`pool` before dropout, [n, k, h]."""
+        """Return the attention weights of :meth:`pool` before dropout, [n, k, h]. The arguments and
+        errors are those of :meth:`pool`.
+        """
         weights, biases = _projections(self.attn)
         query = torch.nn.functional.linear(seed, weights[0], biases[0])
         score = learned_query_score(query, weights[1].unflatten(0, (self.heads, -1)), y)
         return edge_softmax(score, segments).view(-1, seed.shape[0], self.heads)
 
     def _residual(self, x: Tensor, attended: Tensor) -> Tensor:
-        """Return the outputs [n, channels]: the rows x plus the projected attention, then a
-        feed-forward layer with a residual connection, each normalised if ``layer_norm`` is True.
+        """Return the outputs [..., channels]: the rows x plus the projected attention, both of this
+        shape or one that broadcasts to it, then a feed-forward layer with a residual connection,
+        each normalised if ``layer_norm`` is True.
         """
         out = x + self.attn.out_proj(attended)
         if self.layer_norm1 is not None:

@@ -76,17 +76,17 @@ def is_lazy(linear: Any) -> bool:
 def check_input(name: str, x: Any, channels: int, linear: Any) -> None:
     """Check that x has ``channels`` features and the dtype of a linear layer.
 
-    The dtype is not checked if the weight of the layer cannot be read. Raises ValueError for
-    another width, TypeError for another dtype or anything but a tensor, and RuntimeError under
-    torch.jit.trace.
+    The dtype is not checked under autocast, or if the weight of the layer cannot be read. Raises
+    ValueError for another width, TypeError for another dtype or anything but a tensor, and
+    RuntimeError under torch.jit.trace.
     """
     check_features(name, x, channels, readable_weight(linear))
 
 
 def check_input_of(name: str, x: Any, linear: Any) -> None:
     """Check that x has the width and the dtype of a linear layer, if the weight of the layer can be
-    read. Raises TypeError for anything but a tensor or for another dtype, ValueError for another
-    width, and RuntimeError under torch.jit.trace.
+    read; under autocast, only the width. Raises TypeError for anything but a tensor or for another
+    dtype, ValueError for another width, and RuntimeError under torch.jit.trace.
     """
     weight = readable_weight(linear)
     if weight is None:
@@ -127,9 +127,10 @@ def is_autocast(x: Tensor) -> bool:
 def check_features(name: str, x: Any, channels: int, parameter: Any) -> None:
     """Check that x has ``channels`` features and the same dtype as a parameter of the layer.
 
-    The dtype is not checked if ``parameter`` is not a tensor: the weight of a quantized layer is a
-    method, and such a layer converts x itself. Raises ValueError for another width, TypeError for
-    another dtype or anything but a tensor, and RuntimeError under torch.jit.trace.
+    The dtype is not checked under autocast, or if ``parameter`` is not a tensor: the weight of a
+    quantized layer is a method, and such a layer converts x itself. Raises ValueError for another
+    width, TypeError for another dtype or anything but a tensor, and RuntimeError under
+    torch.jit.trace.
     """
     check_width(name, x, channels)
     if isinstance(parameter, Tensor) and x.dtype != parameter.dtype and not is_autocast(x):

@@ -293,8 +293,8 @@ def _with_loops(edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | st
 
 
 def _constant(like: Tensor, loops: int, fill_value: float | Tensor | None) -> Tensor:
-    """Return the features of the self-loops, [loops, d], if they do not depend on other edges:
-    ``fill_value`` in each row, or ones if it is None.
+    """Return the features of the self-loops, [loops, d] like those of edges, [e, d], if they do not
+    depend on other edges: ``fill_value`` in each row, or ones if it is None.
     """
     if isinstance(fill_value, Tensor):
         return fill_value.to(like).reshape(1, -1).expand(loops, like.shape[1])

@@ -177,7 +177,8 @@ def read_typed_terms(
     attn_bias: Mapping[EdgeType, Tensor] | None,
     heads: int,
 ) -> dict[EdgeType, EdgeTerms]:
-    """Return the weights and biases of the edges of each type. See :func:`read_terms`.
+    """Return the weights and biases of the edges of each type. The arguments have the entries of
+    :func:`read_terms` by edge type; ``like`` and ``heads`` are the same for all.
 
     Raises:
         TypeError: if edge_weight or attn_bias is not a dictionary.
@@ -275,7 +276,7 @@ class TermsEdgeByEdge(MessagePassing):
         self, score: Tensor, index: Tensor, ptr: Tensor | None = None, size: int | None = None
     ) -> Tensor:
         """Compute PyG's softmax over the edges into each node, of the scores plus their bias, [e,
-        h] or [e].
+        h] or [e]. ``index`` [e] is the destination of each edge.
 
         If the bias removes all edges of a node, their weights are 0, where PyG returns NaN.
         """
@@ -294,8 +295,8 @@ class TermsEdgeByEdge(MessagePassing):
         return self._terms.biased(score)
 
     def drop_weights(self, alpha: Tensor) -> Tensor:
-        """Apply dropout to the attention weights, and store the weights before dropout if
-        :meth:`bind_terms` is active.
+        """Apply dropout, in training, to the attention weights [e, h] or [e], and store the weights
+        before dropout if :meth:`bind_terms` is active.
 
         The layer returns or records the stored weights after the forward pass.
         """
@@ -317,8 +318,9 @@ class TermsEdgeByEdge(MessagePassing):
     def aggregate(
         self, inputs: Tensor, index: Tensor, ptr: Tensor | None = None, dim_size: int | None = None
     ) -> Tensor:
-        """Multiply each message by the weight of its edge, and sum the messages as PyG does. The
-        weight then counts as used in :meth:`bind_terms`.
+        """Multiply each message, [e, ...], by the weight of its edge, and sum the messages into the
+        destinations ``index`` [e] as PyG does: [n, ...]. The weight then counts as used in
+        :meth:`bind_terms`.
         """
         self._read("edge_weight")
         return super().aggregate(self._terms.weighted(inputs), index, ptr, dim_size)

@@ -80,7 +80,8 @@ class FusedScore(NamedTuple):
 
 
 def gat_score(query_score: Tensor, key_score: Tensor, **options: Any) -> FusedScore:
-    """Return GAT's score LeakyReLU(a_i + b_j + c_ij) + bias, with scalars a, b and c per head.
+    """Return GAT's score LeakyReLU(a_i + b_j + c_ij) + bias, with scalars a [n, h], b [m, h] and c
+    [e, h].
 
     The options are keyword arguments of :func:`gattn.functional.gat_attention_weights`.
     """
@@ -88,7 +89,8 @@ def gat_score(query_score: Tensor, key_score: Tensor, **options: Any) -> FusedSc
 
 
 def gatv2_score(query: Tensor, key: Tensor, weight: Tensor, **options: Any) -> FusedScore:
-    """Return GATv2's score w . act(q_i + k_j + W a_ij) + bias.
+    """Return GATv2's score w . act(q_i + k_j + W a_ij) + bias, with q [n, h, c], k [m, h, c] and w
+    [h, c].
 
     The options are keyword arguments of :func:`gattn.functional.gatv2_attention_weights`.
     """
@@ -97,7 +99,8 @@ def gatv2_score(query: Tensor, key: Tensor, weight: Tensor, **options: Any) -> F
 
 
 def dot_product_score(query: Tensor, key: Tensor, **options: Any) -> FusedScore:
-    """Return the score scale * q_i . (k_j + W a_ij) + bias. W a_ij is also added to the value.
+    """Return the score scale * q_i . (k_j + W a_ij) + bias, with q [n, h, c] and k [m, h, c]. W
+    a_ij is also added to the value.
 
     The options are keyword arguments of :func:`gattn.functional.dot_product_attention_weights`.
     """
@@ -180,7 +183,9 @@ class WithEdgeValues(NamedTuple):
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
-        """Return the sums of alpha * edge_weight * (v_j + W a_ij), [n, h, c]."""
+        """Return the sums of alpha * edge_weight * (v_j + W a_ij), [n, h, c], with v [m, h, c] and
+        the ``edge_weight`` [e].
+        """
         weight = _applied_weights(self.weights(graph), dropout, edge_weight)
         return sum_with_edges(weight, value, graph, self.edge_attr, self.edge_proj)
 

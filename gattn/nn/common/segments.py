@@ -196,8 +196,8 @@ def points_to_segments(segments: Graph, points: int) -> Graph:
 
 
 def lay_out(source: Tensor, destination: Tensor, size: tuple[int, int]) -> Graph:
-    """Return the graph of these edges. Under torch.compile, only operations that it can trace
-    are used.
+    """Return the graph of these edges [e] with the size (m, n). Under torch.compile, only
+    operations that it can trace are used.
     """
     if torch.compiler.is_compiling():
         return Graph.from_layout(reference.build(source, destination, *size))
@@ -249,8 +249,9 @@ def _traced_within(segments: Graph, width: int | None) -> tuple[Graph, Tensor]:
 
 @outside_transforms
 def _segments(index_or_ptr: Tensor, ptr: Tensor | None, rows: int, segments: int | None) -> Graph:
-    """Check index or ptr, and return the graph that connects each row to its segment. Raises
-    TypeError for another dtype, and ValueError for a wrong shape or an index out of range.
+    """Check ``index_or_ptr``, which is the index [n] if ``ptr`` is None and otherwise ``ptr`` [g +
+    1], and return the graph that connects each row to its segment. Raises TypeError for another
+    dtype, and ValueError for a wrong shape or an index out of range.
     """
     _check_type(index_or_ptr)
     segments = _count(index_or_ptr) if segments is None else segments
@@ -272,7 +273,7 @@ def _one_segment(rows: int, device: torch.device) -> Graph:
 
 
 def _count(index: Tensor) -> int:
-    """Return the number of segments, 1 + the largest index, or 0 without rows; read from the
+    """Return the number of segments, 1 + the largest index of [n], or 0 without rows; read from the
     device. Raises ValueError under torch.export, which cannot read it.
     """
     if torch.compiler.is_exporting():
@@ -300,8 +301,8 @@ def _check_type(index_or_ptr: Tensor) -> None:
 
 
 def _check(index: Tensor, ptr: Tensor | None, rows: int, segments: int) -> None:
-    """Check that ``ptr``, or else ``index``, assigns each row to one of the segments. Raises
-    ValueError if it does not. Reads the bounds from the device.
+    """Check that ``ptr`` [g + 1], or else ``index`` [n], assigns each row to one of the segments.
+    Raises ValueError if it does not. Reads the bounds from the device.
     """
     if ptr is not None:
         bounds = ptr.tolist()

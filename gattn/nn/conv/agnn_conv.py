@@ -105,7 +105,9 @@ class AGNNConv(pyg.AGNNConv, AttentionConv):
     ) -> Tensor:
         """Return the features that the edges pass on, [e, d], multiplied by the attention weights.
 
-        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        PyG calls this method if the layer computes edge by edge instead of with the kernels. The
+        features of sources and the normalised features of both ends are [e, d], and ``index`` [e]
+        is the destination.
         """
         alpha = self.softmax(self.beta * (x_norm_i * x_norm_j).sum(-1), index, ptr, size_i)
         return x_j * alpha.unsqueeze(-1)

@@ -315,7 +315,7 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
     @overload
     def edge_features(self, edge_attr: None, graph: Graph) -> None: ...
     def edge_features(self, edge_attr: Tensor | None, graph: Graph) -> Tensor | None:
-        """Return the caller's edge features, followed by the features of the added self-loops.
+        """Return the caller's edge features [e, d] or [e], then those of the added self-loops.
         Returns None if edge_attr is None. Raises ValueError for a wrong width, and TypeError for a
         wrong dtype.
         """
@@ -336,8 +336,9 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
         edge_weight: Tensor | None,
         attn_bias: Tensor | None,
     ) -> EdgeTerms:
-        """Return edge_weight and attn_bias of all edges, including the added self-loops. Raises
-        TypeError or ValueError for a term that does not fit to the edges.
+        """Return edge_weight and attn_bias of all edges, including the added self-loops; see
+        :func:`gattn.nn.common.edge_terms.read_terms`. Only the dtype and the device of x are read.
+        Raises TypeError or ValueError for a term that does not fit to the edges.
         """
         return read_terms(
             edge_index, graph, x, edge_weight, attn_bias,

@@ -85,7 +85,8 @@ class FAConv(pyg.FAConv, AttentionConv):
         attn_bias: OptTensor = None,
     ) -> Any:
         """Sum the weighted features of the neighbours. With ``cached``, the first call stores the
-        normalised edges in the layer, and later calls use them instead of ``edge_index``.
+        normalised edges in the layer, and later calls use them instead of ``edge_index``. The first
+        call of a layer with the width -1 creates its weights.
 
         Args:
             x: node features, see Shapes.
@@ -141,7 +142,9 @@ class FAConv(pyg.FAConv, AttentionConv):
         """Return the features of the source nodes, [e, d], multiplied by the weights of the edges
         after dropout. The weights before dropout are stored in the layer.
 
-        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        PyG calls this method if the layer computes edge by edge instead of with the kernels. The
+        features of sources are [e, d], the terms alpha of both ends [e, 1], and the edge weights
+        [e].
         """
         assert edge_weight is not None
         self._alpha = alpha = self.biased((alpha_j + alpha_i).squeeze(-1)).tanh()
@@ -152,7 +155,8 @@ class FAConv(pyg.FAConv, AttentionConv):
     def _biases(
         self, edge_index: Any, graph: Graph, x: Tensor, attn_bias: OptTensor, loops: bool
     ) -> EdgeTerms:
-        """Check that attn_bias fits the cached edges, and return the edge terms with it.
+        """Check that attn_bias [e], if there is one, fits the cached edges, and return the edge
+        terms with it. ``graph`` has the edges of the layer, with self-loops if ``loops`` is True.
 
         Raises:
             TypeError: for a boolean mask, because tanh gives masked edges the weight -1, not 0.

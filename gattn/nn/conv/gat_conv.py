@@ -98,7 +98,8 @@ class GATConv(pyg.GATConv, AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Any:
-        """Compute the attention along the edges.
+        """Compute the attention along the edges. The first call of a layer with the width -1
+        creates its weights.
 
         Args:
             x: node features, see Shapes.
@@ -141,8 +142,8 @@ class GATConv(pyg.GATConv, AttentionConv):
         return out, with_weights(edge_index, graph, alpha, x_src, self_loops=self.add_self_loops)
 
     def _project(self, x_src: Tensor, x_dst: OptTensor) -> Nodes:
-        """Return the query scores a_t . W_t x_i, the key scores a_s . W_s x_j and the values W_s
-        x_j.
+        """Return the query scores a_t . W_t x_i, [n, h], the key scores a_s . W_s x_j, [m, h], and
+        the values W_s x_j, [m, h, c].
 
         If sources and destinations are the same nodes with the same W, x is projected once. Raises
         ValueError or TypeError if x has a wrong width or dtype.
@@ -200,7 +201,8 @@ class GATConv(pyg.GATConv, AttentionConv):
         """Return the attention weights [e, h] after dropout; their values before dropout are
         stored. A layer without edge_dim ignores ``edge_attr`` and warns once.
 
-        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        PyG calls this method if the layer computes edge by edge instead of with the kernels. The
+        scores alpha of both ends are [e, h], and ``index`` [e] is the destination.
         """
         score = alpha_j if alpha_i is None else alpha_j + alpha_i
         if edge_attr is not None and self.lin_edge is None:
@@ -213,7 +215,8 @@ class GATConv(pyg.GATConv, AttentionConv):
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
         """Return the values of the source nodes, [e, h, c], multiplied by the attention weights.
 
-        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        PyG calls this method if the layer computes edge by edge instead of with the kernels. The
+        values of sources are [e, h, c], and the weights alpha [e, h].
         """
         return alpha.unsqueeze(-1) * x_j
 

@@ -129,8 +129,8 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
             check_features("edge_attr", edge_attr, edge_dim, weight)
 
     def _attend(self, x: Tensor, edge_attr: Tensor, graph: Graph, terms: EdgeTerms) -> Tensor:
-        """Return the outputs [n, c] of the nodes, by one operator or, if it is not possible, edge
-        by edge.
+        """Return the outputs [n, c] of the nodes x [n, d] with edge features [e, edge_dim], by one
+        operator or, if it is not possible, edge by edge.
         """
         if not self.fused:
             # edge_updater_type: (x: Tensor, edge_attr: Tensor)
@@ -159,7 +159,8 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
         """Return the attention weights [e] after dropout; their values before dropout are
         stored.
 
-        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        PyG calls this method if the layer computes edge by edge instead of with the kernels. The
+        features of both ends are [e, d], and ``index`` [e] is the destination.
         """
         hidden = F.leaky_relu(self.lin1(torch.cat([x_j, edge_attr], dim=-1)))
         score = F.leaky_relu(F.linear(hidden, self.att_l) + F.linear(x_i, self.att_r)).squeeze(-1)

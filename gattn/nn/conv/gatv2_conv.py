@@ -88,7 +88,8 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Any:
-        """Compute the attention along the edges.
+        """Compute the attention along the edges. The first call of a layer with the width -1
+        creates its weights.
 
         Args:
             x: node features, see Shapes.
@@ -169,7 +170,8 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
         """Return the attention weights [e, h] after dropout; their values before dropout are
         stored.
 
-        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        PyG calls this method if the layer computes edge by edge instead of with the kernels. The
+        queries and keys of the ends are [e, h, c], and ``index`` [e] is the destination.
         """
         hidden = x_i + x_j
         if edge_attr is not None:
@@ -181,6 +183,7 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
         """Return the values of the source nodes, [e, h, c], multiplied by the attention weights.
 
-        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        PyG calls this method if the layer computes edge by edge instead of with the kernels. The
+        values of sources are [e, h, c], and the weights alpha [e, h].
         """
         return x_j * alpha.unsqueeze(-1)

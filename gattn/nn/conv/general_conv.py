@@ -121,7 +121,8 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Tensor:
-        """Sum the messages into each node.
+        """Sum the messages into each node. The first call of a layer with the width -1 creates its
+        weights.
 
         Args:
             x: node features, see Shapes.
@@ -162,7 +163,10 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
     def _sum(
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        """Compute the weighted sums of the messages, [n, h, c], with fused operators."""
+        """Compute the weighted sums of the messages, [n, h, c], with fused operators, from x_src
+        [m, d], x_dst [n, d] and edge features [e, in_edge_channels]. The first call of a lazy layer
+        creates its weights.
+        """
         messages = self._messages(x_src, x_dst)
         score: Score | None = None
         if self.attention and self.attention_type == "additive":
@@ -198,7 +202,9 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
         return _Messages(self._project(self.lin_msg, x_src), destination)
 
     def _additive_score(self, messages: _Messages, edge_attr: OptTensor, nodes: int) -> FusedScore:
-        """Return the score LeakyReLU(a . m_ij), given the number n of destinations."""
+        """Return the score LeakyReLU(a . m_ij), given the edge features [e, in_edge_channels] and
+        the number n of destinations.
+        """
         vector = self.att_msg
         (key,) = head_scores(messages.source, vector)
         query = key.new_zeros(nodes, key.shape[1])
@@ -262,8 +268,8 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
     def _sum_edge_by_edge(
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        """Return the sums of the messages, [n, h, c], computed by PyG's message passing. Raises
-        RuntimeError if attention weights are recorded.
+        """Return the sums of the messages, [n, h, c], computed by PyG's message passing from the
+        arguments of :meth:`_sum`. Raises RuntimeError if attention weights are recorded.
         """
         self.record_edge_by_edge(None, graph)
         graph, (x_src,) = graph.fetch_source_rows(x_src)

@@ -170,8 +170,9 @@ class GPSConv(pyg.GPSConv, Twin):
     def _attend(
         self, x: Tensor, batch: Tensor | None, batch_size: int | None, max_num_nodes: int | None
     ) -> Tensor:
-        """Compute the attention of each node to all nodes of its graph, [n, channels]. Raises
-        ValueError or TypeError for a batch that does not fit.
+        """Compute the attention of each node x [n, channels] to all nodes of its graph, [n,
+        channels], given the graph of each node, ``batch`` [n]. Raises ValueError or TypeError for a
+        batch that does not fit.
         """
         attn: Any = self.attn
         if isinstance(attn, PerformerAttention):

@@ -80,7 +80,8 @@ class HANConv(pyg.HANConv, AttentionConv):
         edge_weight: dict[EdgeType, Tensor] | None = None,
         attn_bias: dict[EdgeType, Tensor] | None = None,
     ) -> Any:
-        """Compute the attention along the edges of each type, then among the edge types.
+        """Compute the attention along the edges of each type, then among the edge types. The first
+        call of a layer with the width -1 creates its weights.
 
         Args:
             x_dict: node features by node type, see Shapes.
@@ -161,7 +162,9 @@ class HANConv(pyg.HANConv, AttentionConv):
     ) -> Tensor:
         """Return the values of the source nodes, [e, h * c], multiplied by the attention weights.
 
-        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        PyG calls this method if the layer computes edge by edge instead of with the kernels. The
+        values of sources are [e, h, c], the scores alpha of both ends [e, h], and ``index`` [e] is
+        the destination.
         """
         score = F.leaky_relu(alpha_j + alpha_i, self.negative_slope)
         alpha = F.dropout(self.softmax(score, index, ptr, size_i), self.dropout, self.training)

@@ -101,7 +101,8 @@ class HEATConv(pyg.HEATConv, AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Tensor:
-        """Compute the attention along the edges of all types.
+        """Compute the attention along the edges of all types. The first call of a layer with the
+        width -1 creates its weights.
 
         Args:
             x: node features, see Shapes.
@@ -206,7 +207,9 @@ class HEATConv(pyg.HEATConv, AttentionConv):
     ) -> Tensor:
         """Return the values of the source nodes, [e, h, c], multiplied by the attention weights.
 
-        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        PyG calls this method if the layer computes edge by edge instead of with the kernels. The
+        projected features of both ends are [e, c], the embedded types [e, edge_type_emb_dim], the
+        features [e, edge_dim], and ``index`` [e] is the destination.
         """
         edge_attr = F.leaky_relu(self.edge_attr_emb(edge_attr), self.negative_slope)
         score = self.att(torch.cat([x_i, x_j, edge_type_emb, edge_attr], dim=-1))

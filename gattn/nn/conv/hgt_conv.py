@@ -87,7 +87,8 @@ class HGTConv(pyg.HGTConv, AttentionConv):
         edge_weight: dict[EdgeType, Tensor] | None = None,
         attn_bias: dict[EdgeType, Tensor] | None = None,
     ) -> dict[NodeType, Tensor]:
-        """Compute the attention along the edges of all types.
+        """Compute the attention along the edges of all types. The first call of a layer with the
+        width -1 creates its weights.
 
         Args:
             x_dict: node features by node type, see Shapes.
@@ -194,7 +195,9 @@ class HGTConv(pyg.HGTConv, AttentionConv):
     ) -> Tensor:
         """Return the values of the source nodes, [e, h * c], multiplied by the attention weights.
 
-        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        PyG calls this method if the layer computes edge by edge instead of with the kernels. The
+        keys, queries and values of the ends are [e, h, c], ``edge_attr`` [e, h] contains the
+        factors mu of the scores, and ``index`` [e] is the destination.
         """
         score = (q_i * k_j).sum(-1) * edge_attr / math.sqrt(q_i.shape[-1])
         alpha = self.softmax(score, index, ptr, size_i)
@@ -255,8 +258,8 @@ class HGTConv(pyg.HGTConv, AttentionConv):
         return torch.cat([x[:0], *(products[key] for key in rows)])
 
     def _skip(self, key: NodeType, out: Tensor, x: Tensor) -> Tensor:
-        """Return the gated mixture of ``out`` and ``x`` if their widths are equal, otherwise
-        return ``out``.
+        """Return the gated mixture of ``out`` [n, out_channels] and ``x`` [n, d] if their widths
+        are equal, otherwise return ``out``.
         """
         if out.shape[-1] != x.shape[-1]:
             return out

@@ -93,7 +93,8 @@ class HypergraphConv(pyg.HypergraphConv, AttentionConv):
         hyperedge_attr: OptTensor = None,
         num_edges: int | None = None,
     ) -> Tensor:
-        """Aggregate nodes into hyperedges, and hyperedges into nodes.
+        """Aggregate nodes into hyperedges, and hyperedges into nodes. The first call of a layer
+        with the width -1 creates its weights.
 
         Args:
             x: node features, see Shapes.
@@ -134,10 +135,10 @@ class HypergraphConv(pyg.HypergraphConv, AttentionConv):
     def _attention_weights(
         self, value: Tensor, hyperedge_attr: OptTensor, to_hyperedges: Graph, to_nodes: Graph
     ) -> OptTensor:
-        """Return the attention weight of each pair of a node and its hyperedge, [e, h]; None
-        without attention. They are after dropout, which draws from torch's random generator in
-        training; a recording gets them before dropout. Raises ValueError if ``hyperedge_attr`` is
-        missing.
+        """Return the attention weight of each pair of a node and its hyperedge, [e, h], from the
+        values of nodes, [n, h, c], and the features of hyperedges, [m, d]; None without attention.
+        They are after dropout, which draws from torch's random generator in training; a recording
+        gets them before dropout. Raises ValueError if ``hyperedge_attr`` is missing.
         """
         if not self.use_attention:
             return None
@@ -184,7 +185,9 @@ class HypergraphConv(pyg.HypergraphConv, AttentionConv):
     def message(self, x_j: Tensor, norm_i: Tensor, alpha: OptTensor) -> Tensor:
         """Return the weighted features [e, h, c] of each pair of a node and its hyperedge.
 
-        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        PyG calls this method if the layer computes edge by edge instead of with the kernels. The
+        values of sources are [e, h, c], the factors of destinations [e], and the weights alpha [e,
+        h] or None.
         """
         out = norm_i.view(-1, 1, 1) * x_j.view(-1, self.heads, self.out_channels)
         return out if alpha is None else alpha.view(-1, self.heads, 1) * out

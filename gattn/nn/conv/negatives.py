@@ -105,8 +105,8 @@ def _unrank(pairs: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 
 def _without_edge(pairs: Tensor, graph: Graph, symmetric: bool) -> Tensor:
-    """Return a boolean mask of the ranks of node pairs that are no edge of the graph; unless
-    ``symmetric`` is True, the pair in the other direction must be no edge either.
+    """Return a boolean mask of the ranks [k] of node pairs (:func:`_unrank`) that are no edge of
+    the graph; unless ``symmetric`` is True, the pair in the other direction must be no edge either.
     """
     row, col = _unrank(pairs, graph.num_src)
     edge_keys = graph.layout.destinations() * graph.num_src + graph.layout.col
@@ -117,7 +117,7 @@ def _without_edge(pairs: Tensor, graph: Graph, symmetric: bool) -> Tensor:
 
 
 def _contains(sorted_keys: Tensor, keys: Tensor) -> Tensor:
-    """Return True for each key that occurs in ``sorted_keys``."""
+    """Return True for each of the keys [k] that occurs in ``sorted_keys`` [e], which ascend."""
     if sorted_keys.numel() == 0:
         return torch.zeros_like(keys, dtype=torch.bool)
     position = torch.searchsorted(sorted_keys, keys).clamp_(max=sorted_keys.numel() - 1)

@@ -103,7 +103,8 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Tensor:
-        """Compute the attention along the edges.
+        """Compute the attention along the edges. The first call of a layer with the width -1
+        creates its weights.
 
         Args:
             x: features of the points, see Shapes.
@@ -172,7 +173,8 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
 
     def _position_terms(self, pos_src: Tensor, pos_dst: Tensor, like: Tensor) -> PairTensor:
         """Return the position terms d_i [n, c] of the destinations and d_j [m, c] of the sources,
-        in the accumulation dtype of ``like``; delta_ij = d_i - d_j.
+        in the accumulation dtype of ``like``, from the positions of sources [m, 3] and destinations
+        [n, 3]; delta_ij = d_i - d_j.
 
         Positions are taken relative to their mean, so that the difference loses fewer digits.
         Raises ValueError if the positions have a wrong width, and TypeError for a wrong dtype.
@@ -231,8 +233,9 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         self, query: Tensor, key: Tensor, value: Tensor, pos: PairTensor, graph: Graph,
         terms: EdgeTerms,
     ) -> Tensor:  # fmt: skip
-        """Return the weighted sums of the values, [n, c], computed by PyG's message passing. Raises
-        RuntimeError if attention weights are recorded.
+        """Return the weighted sums of the values, [n, c], computed by PyG's message passing from
+        the arguments of :meth:`_sum_node_terms`. Raises RuntimeError if attention weights are
+        recorded.
         """
         self.record_edge_by_edge(None, graph)
         # propagate_type: (query: Tensor, key: Tensor, value: Tensor, pos: PairTensor)
@@ -253,6 +256,8 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         """Return the values of the source nodes, [e, c], multiplied by the attention weights.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        Queries, keys and values of the ends are [e, c], positions [e, 3], and ``index`` [e] is the
+        destination.
         """
         offset = self.pos_nn(pos_i - pos_j)
         score = self._with_offset(query_i, key_j, offset)

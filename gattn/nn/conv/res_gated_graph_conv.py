@@ -108,7 +108,8 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
         *,
         edge_weight: OptTensor = None,
     ) -> Tensor:
-        """Sum the gated values of the neighbours.
+        """Sum the gated values of the neighbours. The first call of a layer with the width -1
+        creates its weights.
 
         Args:
             x: node features, see Shapes.
@@ -179,7 +180,9 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
         return edgewise(self._messages, graph, *ends, weight=("edge", weight))
 
     def _gates(self, key: Tensor, edge_attr: OptTensor, query: Tensor) -> Tensor:
-        """Return the gates act(k_i + q_j + (W_k + W_q) a_ij) of a batch of b edges, [b, 1, c]."""
+        """Return the gates act(k_i + q_j + (W_k + W_q) a_ij) of a batch of b edges, [b, 1, c], like
+        k and q; ``edge_attr`` is [b, edge_dim].
+        """
         score = key + query
         if edge_attr is not None:
             edge_weight = self._edge_columns(self.lin_key) + self._edge_columns(self.lin_query)
@@ -187,7 +190,9 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
         return self.act(score)
 
     def _messages(self, key: Tensor, edge_attr: OptTensor, source: tuple[Tensor, Tensor]) -> Tensor:
-        """Return the messages gate * (v_j + W_v a_ij) of a batch of b edges, [b, 1, c]."""
+        """Return the messages gate * (v_j + W_v a_ij) of a batch of b edges, [b, 1, c]. ``source``
+        contains q_j and v_j, both of this shape like k_i; ``edge_attr`` is [b, edge_dim].
+        """
         query, value = source
         gates = self._gates(key, edge_attr, query)
         if edge_attr is not None:
@@ -211,9 +216,9 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
     def _sum_edge_by_edge(
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        """Return the gated sums of the values, [n, 1, c], computed by PyG's message passing.
-        Without ``edge_dim``, the nodes are projected before their rows are fetched for the edges.
-        Raises RuntimeError if weights are recorded.
+        """Return the gated sums of the values, [n, 1, c], computed by PyG's message passing from
+        the arguments of :meth:`_sum`. Without ``edge_dim``, the nodes are projected before their
+        rows are fetched for the edges. Raises RuntimeError if weights are recorded.
         """
         self.record_edge_by_edge(None, graph)
         key, query, value = x_dst, x_src, x_src
@@ -230,6 +235,8 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
         """Return the values of the source nodes, [e, c], multiplied by their gates.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        Without edge features, k, q and v of the ends are projected, [e, c]; otherwise they are the
+        node features [e, d].
         """
         if edge_attr is not None:
             if k_i.dim() == 3:

@@ -188,9 +188,10 @@ class RGATConv(pyg.RGATConv, AttentionConv):
     def _attend(
         self, x: Tensor, edge_type: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> tuple[Tensor, Tensor]:
-        """Return the outputs of the nodes and the attention weights [e, h * dim]; projections are
-        computed once for each pair of a node and a relation. Raises TypeError or ValueError for
-        invalid edge types.
+        """Return the outputs of the nodes x [n, d] and the attention weights [e, h * dim], given
+        the relation [e] and the features [e, edge_dim] of each edge; projections are computed once
+        for each pair of a node and a relation. Raises TypeError or ValueError for invalid edge
+        types.
         """
         typed = typed_graph(graph, edge_type, self.num_relations)
         weight = self._weight()
@@ -242,8 +243,8 @@ class RGATConv(pyg.RGATConv, AttentionConv):
         return infinite_as_nan(F.linear(columns, self.e.t() @ weight))
 
     def _keep_cardinality(self, alpha: Tensor) -> Tensor:
-        """Apply the cardinality preservation ``mod`` to attention weights; if ``mod`` is None,
-        apply dropout.
+        """Apply the cardinality preservation ``mod`` to attention weights [e, h * dim]; if ``mod``
+        is None, apply dropout.
 
         For the values "scaled", "f-scaled" and "additive" of ``mod``, a factor or a sum follows in
         ``_sum`` or ``_weighted_values``.
@@ -280,8 +281,8 @@ class RGATConv(pyg.RGATConv, AttentionConv):
         self, x: Tensor, edge_type: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> tuple[Tensor, OptTensor]:
         """Return the outputs of the nodes and the attention weights [e, h * dim], computed by PyG's
-        message passing; the weights are None if a replaced ``message`` does not store them. Raises
-        TypeError or ValueError for invalid edge types.
+        message passing from the arguments of :meth:`_attend`; the weights are None if a replaced
+        ``message`` does not store them. Raises TypeError or ValueError for invalid edge types.
         """
         edge_type = checked_types("edge_type", edge_type, graph.num_edges, self.num_relations)
         # propagate_type: (x: Tensor, edge_type: OptTensor, edge_attr: OptTensor)
@@ -304,7 +305,9 @@ class RGATConv(pyg.RGATConv, AttentionConv):
         [e, h, dim, c], multiplied by the weights of the edges. The weights before dropout and mod
         are stored in the layer.
 
-        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        PyG calls this method if the layer computes edge by edge instead of with the kernels. The
+        features of both ends are [e, d], the relations [e] int64, and ``index`` [e] is the
+        destination.
         """
         weight = self._weight()[edge_type]
         projected_i, value = (

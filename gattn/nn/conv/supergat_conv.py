@@ -120,7 +120,8 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
         attn_bias: OptTensor = None,
     ) -> Tensor:
         """Compute the attention along the edges. In training, also keep the logits of edges and
-        negative pairs for :meth:`get_attention_loss`.
+        negative pairs for :meth:`get_attention_loss`. The first call of a layer with the width -1
+        creates its weights.
 
         Args:
             x: node features, see Shapes.
@@ -150,9 +151,10 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
         return add_bias(merge_heads(out, self.heads, x, self.concat), self.bias)
 
     def _attend(self, value: Tensor, logits: OptTensor, graph: Graph, terms: EdgeTerms) -> Tensor:
-        """Return the outputs [n, h, c]: by the fused operators, or by PyG's message passing if
-        ``logits`` is None or the layer computes edge by edge. Raises RuntimeError if message
-        passing is used and attention weights are recorded.
+        """Return the outputs [n, h, c] from the values [n, h, c] and the logits [e, h]: by the
+        fused operators, or by PyG's message passing if ``logits`` is None or the layer computes
+        edge by edge. Raises RuntimeError if message passing is used and attention weights are
+        recorded.
         """
         if logits is None or not self.fused:
             self.record_edge_by_edge(None, graph)
@@ -165,7 +167,8 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
     def message(self, edge_index_i: Tensor, x_i: Tensor, x_j: Tensor, size_i: int | None) -> Tensor:
         """Return the values of the source nodes, [e, h, c], multiplied by the attention weights.
 
-        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        PyG calls this method if the layer computes edge by edge instead of with the kernels. The
+        values of both ends are [e, h, c], and ``edge_index_i`` [e] is the destination.
         """
         alpha = self.get_attention(edge_index_i, x_i, x_j, num_nodes=size_i)
         alpha = F.dropout(alpha, self.dropout, self.training)
@@ -229,7 +232,7 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
 
     def _draw_negatives(self, graph: Graph, batch: OptTensor) -> Tensor:
         """Draw pairs of nodes without an edge, (2, number), at random: inside each graph if
-        ``batch`` is not None.
+        ``batch`` [n], the graph of each node, is not None.
         """
         count = int(self.neg_sample_ratio * self.edge_sample_ratio * graph.num_edges)
         if batch is None:
@@ -244,7 +247,9 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
         return logits if self.attention_type == "MX" else logits / math.sqrt(self.out_channels)
 
     def _scores(self, value: Tensor, logits: Tensor, graph: Graph) -> Tensor:
-        """Return the scores s_ij before the LeakyReLU, [e, h], computed from the logits."""
+        """Return the scores s_ij before the LeakyReLU, [e, h], computed from the values [n, h, c]
+        and the logits [e, h].
+        """
         if self.att_l is None or self.att_r is None:
             return logits
         att_r, att_l = head_scores(value, self.att_r, self.att_l)
@@ -253,7 +258,7 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
     def _supervise(
         self, logits: Tensor, value: Tensor, graph: Graph, neg_edge_index: Tensor
     ) -> None:
-        """Store the logits and labels of the edges, or of a random part of them if
+        """Store the logits [e, h] and labels of the edges, or of a random part of them if
         ``edge_sample_ratio`` is below 1, and of the negative pairs (2, number) for the attention
         loss, in ``att_x`` and ``att_y``.
         """

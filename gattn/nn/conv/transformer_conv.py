@@ -89,7 +89,8 @@ class TransformerConv(pyg.TransformerConv, AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Any:
-        """Compute the attention along the edges.
+        """Compute the attention along the edges. The first call of a layer with the width -1
+        creates its weights.
 
         Args:
             x: node features, see Shapes.
@@ -131,8 +132,9 @@ class TransformerConv(pyg.TransformerConv, AttentionConv):
         return out, input_edges_with_weights(edge_index, graph, alpha, x_src)
 
     def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> FusedScore:
-        """Return the dot-product score of the fused operator. Raises ValueError or TypeError if the
-        edge features do not fit.
+        """Return the dot-product score of the fused operator for queries [n, h, c], keys [m, h, c]
+        and edge features [e, edge_dim] or [e]. Raises ValueError or TypeError if the edge features
+        do not fit.
         """
         assert nodes.query is not None
         edge_attr, edge_proj = self.edge_term(edge_attr, graph, nodes.key)
@@ -166,7 +168,8 @@ class TransformerConv(pyg.TransformerConv, AttentionConv):
         """Return the values of the source nodes, [e, h, c], multiplied by the attention weights
         after dropout. The weights before dropout are stored in the layer.
 
-        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        PyG calls this method if the layer computes edge by edge instead of with the kernels. The
+        queries, keys and values of the ends are [e, h, c], and ``index`` [e] is the destination.
         """
         if edge_attr is not None:
             edge_value = self.edge_values(edge_attr, key_j.shape[1])

@@ -190,7 +190,8 @@ def join_graphs(graphs: list[Graph], offsets: list[int], num_dst: int, like: Ten
 
 
 def map_by_type(linear: HeteroLinear, x: Tensor, row_type: Tensor) -> Tensor:
-    """Apply to each row the linear layer of the row's type: [n, c].
+    """Apply to each row x [n, d] the linear layer of the row's type, ``row_type`` [n] int64: [n,
+    c].
 
     Under torch.compile the number of rows of each type cannot be read back, so all linear layers
     are applied to every row, and the result for the row's type is selected.

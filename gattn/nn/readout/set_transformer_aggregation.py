@@ -97,8 +97,9 @@ class SetTransformerAggregation(SegmentReadout, pyg.SetTransformerAggregation, S
             self.encoders = ModuleList(InducedSetAttentionBlock(*shared) for _ in self.encoders)
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
-        """Return the readout of each segment: its seed points, concatenated or averaged; zero for
-        empty segments.
+        """Return the readout of each segment: its seed points, concatenated, [g, num_seed_points *
+        channels], or averaged, [g, channels]; zero for empty segments. Raises the errors of
+        :meth:`_encode`.
         """
         seeds = self.pma(self._encode(x, segments, width), segments)
         seeds = zero_empty(self._decode(seeds, segments), segments)
@@ -109,8 +110,9 @@ class SetTransformerAggregation(SegmentReadout, pyg.SetTransformerAggregation, S
 
     def _encode(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         """Return the rows x [n, channels] after the encoders: attention along all pairs of rows of
-        a segment, or through the induced points. Raises ValueError or TypeError if x has a wrong
-        width or dtype.
+        a segment, or through the induced points. ``width`` is the maximum number of rows of a
+        segment. Raises ValueError or TypeError if x has a wrong width or dtype, and ValueError
+        under torch.compile without ``width``.
         """
         check_input("x", x, self.channels, self.pma.lin)
         if self.num_induced_points is not None:

@@ -162,8 +162,9 @@ def linear_attention_weights(
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, segments: Graph, queries: Graph) -> None:
-    """Check the graphs of keys and queries, and the dtypes and the shapes of the inputs. Raises
-    TypeError or ValueError for the first that does not fit.
+    """Check the arguments of :func:`linear_attention`: the graphs of keys and queries, and the
+    dtypes and the shapes of the inputs. Raises TypeError or ValueError for the first that does not
+    fit.
     """
     for name, graph in (("segments", segments), ("query_segments", queries)):
         checks.check_graph(graph)
@@ -224,8 +225,8 @@ class _Outer(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:
-        """Return the outer products of x and y, summed over the nodes of each graph, and save x and
-        y.
+        """Return the outer products of x and y, summed over the nodes of each graph
+        (:func:`_outer`), and save x and y.
         """
         ctx.save_for_backward(x, y)
         ctx.settings = segments, backend
@@ -250,7 +251,9 @@ class _Inner(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, memory: Tensor, segments: Graph, backend: str | None
     ) -> Tensor:
-        """Return the product of each node with the memory of its graph, and save both."""
+        """Return the product of each node with the memory of its graph (:func:`_inner`), and save
+        both.
+        """
         ctx.save_for_backward(x, memory)
         ctx.settings = segments, backend
         return _inner(x, memory, segments, backend)

@@ -61,8 +61,9 @@ class Plan(NamedTuple):
 def plan_for(
     graph: Graph, query: Tensor, value: Tensor, extras: tuple[Any, ...], backend: str | None
 ) -> Plan | None:
-    """Return the plan for dense attention; return None if the operator on edges is faster or
-    required.
+    """Return the plan for dense attention of queries [n, h, c] and values [m, h, w], of which only
+    the shape, the device and the need of a gradient are read; return None if the operator on edges
+    is faster or required.
 
     ``extras`` are arguments that dense attention does not support: bias, edge features, a seed. If
     one of them is not None, the operator on edges is used. The same holds if the caller or the
@@ -234,7 +235,9 @@ def _with_logsumexp(
 
 
 def _dense(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> Tensor:
-    """Compute torch's dense attention of a batch of blocks [b, t, h, c] of equal sizes."""
+    """Compute torch's dense attention of blocks of equal sizes: [b, n, h, c] from queries of this
+    shape, and from keys and values [b, m, h, c].
+    """
     q, k, v = (t.transpose(1, 2) for t in (query, key, value))
     # Autocast is switched off, because the result must have the dtype of the inputs.
     with torch.autocast(query.device.type, enabled=False):

@@ -176,7 +176,8 @@ def apply_edges(
 def sorted_scores(
     score: EdgeCallable, query: Tensors, key: Tensors, graph: Graph, edge_attr: Tensors
 ) -> Tensor:
-    """Compute the score of every edge and head, [e, h], with edges sorted by destination.
+    """Compute the score of every edge and head, [e, h], with edges sorted by destination, from the
+    arguments of :func:`attention`.
 
     The rows are in the order of :meth:`gattn.Graph.by_destination`, so that no scatter is needed.
     Raises ValueError or TypeError for an input that does not fit to the graph, or if the function
@@ -194,7 +195,7 @@ def sorted_scores(
 
 
 def _check_heads(scores: Tensor, value: Tensor, graph: Graph) -> None:
-    """Check that the scores have one column for each head of the values [m, h, c]. Raises
+    """Check that the scores [e, h] have one column for each head of the values [m, h, c]. Raises
     ValueError otherwise.
     """
     if scores.shape[1] != value.shape[1]:
@@ -214,7 +215,8 @@ def _apply_to_edges(
     edge_attr: Tensors,
     into: str,
 ) -> Tensor:
-    """Call a function on all edges; return its results in the order that ``into`` selects.
+    """Call a function on all edges; return its results, [e, ...], in the order that ``into``
+    selects. The other arguments are those of :func:`apply_edges`.
 
     ``"edge"`` is the caller's edge order, ``"position"`` the CSR order by destination. Raises
     TypeError or ValueError for inputs that do not fit to the graph.

@@ -290,8 +290,9 @@ def _differentiate_chunk(
 ) -> tuple[Tensor, ...]:
     """Compute the gradients of the function for one chunk of edges.
 
-    ``requested`` are the positions of tensors in the function's arguments. The results are the
-    gradients of the gathered rows of these tensors, or of these parameters.
+    ``requested`` are the positions of tensors in the function's arguments. ``grad`` [b, ...] is the
+    gradient of the function's result. The results are the gradients of the gathered rows of these
+    tensors, or of these parameters.
     """
     inputs = _gather(tensors, rows)
 
@@ -308,9 +309,10 @@ def _differentiate_chunk(
 
 
 def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
-    """Call the function for one chunk of edges after another, and return its results. Raises
-    ValueError if the function reads a tensor that requires a gradient and is no argument, or if the
-    shape of its results is wrong.
+    """Call the function for one chunk of edges after another, and return its results or their sums.
+    The tensors are those of the plan's arguments, then the parameters. Raises ValueError if the
+    function reads a tensor that requires a gradient and is no argument, or if the shape of its
+    results is wrong.
     """
     output = writer = None
     reader = Reader(plan.graph, tensors, plan.row_kinds)
@@ -347,8 +349,10 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
 
 
 def _run_all_at_once(plan: _Plan, tensors: list[Tensor]) -> Tensor:
-    """Call the function once on all edges; autograd records the call. Raises ValueError if the
-    function reads another tensor that requires a gradient.
+    """Call the function once on all edges, and return its results or their sums; autograd records
+    the call. The tensors are those of the plan's arguments, then the parameters. A ``function``
+    that draws random numbers is called a second time. Raises ValueError if the function reads
+    another tensor that requires a gradient.
     """
     edges = EdgeIndexing.of(plan.graph)
 
@@ -403,7 +407,7 @@ class _RandomDetector(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run an operation, and store whether it draws random numbers."""
+        """Run an operation, and set ``has_random`` to True if it draws random numbers."""
         self.has_random |= torch.Tag.nondeterministic_seeded in func.tags
         return func(*args, **(kwargs or {}))
 
@@ -429,7 +433,8 @@ def _random_state(device: torch.device) -> Tensor:
 def _backward(
     plan: _Plan, tensors: Sequence[Tensor], grad: Tensor, needed: Sequence[bool]
 ) -> list[Tensor | None]:
-    """Compute all gradients in a single pass over the edges, which are sorted by destination.
+    """Compute the gradients of the plan's tensors from the gradient of the result, in a single pass
+    over the edges, which are sorted by destination.
 
     If there is no kernel that adds rows of sources in a fixed order, a second pass over the edges,
     sorted by source, follows. The gradient of a tensor that needs none is None. Raises ValueError

@@ -175,8 +175,8 @@ class Reader:
         return self._current, pending
 
     def _gathered(self, position: int, rows: Tensor) -> Tensor:
-        """Return the rows of a tensor, in a buffer that later calls reuse unless the user's
-        function has stored it.
+        """Return the rows, with the indices ``rows`` [b], of the tensor at a position, in a buffer
+        that later calls reuse unless the user's function has stored it.
         """
         tensor = self.tensors[position]
         if not self._has_kernel or not can_gather(tensor):
@@ -275,8 +275,8 @@ class _EndNodes(NamedTuple):
 
     @classmethod
     def of(cls, nodes: Tensor, ptr: Tensor) -> _EndNodes:
-        """Find the nodes of high degree, given the node of each edge and the CSR offsets
-        ``ptr``.
+        """Find the nodes of high degree, given the node of each edge, [e], and the offsets ``ptr``
+        [n + 1] of the edges sorted by these nodes.
         """
         hubs = (ptr.diff() > max(HUB_DEGREE, nodes.shape[0] // MAX_HUBS)).nonzero().flatten()
         if not hubs.shape[0]:

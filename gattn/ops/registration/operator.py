@@ -190,7 +190,8 @@ class Operator:
         return overload
 
     def _autograd(self, *args: Any) -> Any:
-        """Run the operator, and record it for autograd if a gradient is needed.
+        """Run the operator, whose arguments are in the order of the schema, and record it for
+        autograd if a gradient is needed.
 
         The dispatcher calls this method first. The operator is then called again below autograd, by
         ``_OperatorFunction`` or directly, which leads to :meth:`_kernel`. Raises RuntimeError under
@@ -263,8 +264,8 @@ class Operator:
     def values_to_save(
         self, args: Sequence[Any], outputs: Sequence[Tensor]
     ) -> tuple[list[Any], Any]:
-        """Return the tensors that backward needs (those of the layout are last), and the other
-        arguments.
+        """Return, from the arguments in the order of the schema and the outputs, the tensors that
+        backward needs (those of the layout are last), and the other arguments.
         """
         values = [*args, *outputs]
         if self._out_acc is not None:
