@@ -214,7 +214,7 @@ def _dry_run(
     """Run the forward pass on tensors without memory; return the events of each layer of ``layers``
     that was called, by the name of the layer. The state of the model and of the random generators
     is restored. Raises RuntimeError if the model reads a number from a tensor, which has no values
-    here.
+    here, and NotImplementedError if torch has no such tensors.
     """
     calls: dict[str, list[PathEvent]] = {}
     running: list[str] = []

@@ -94,8 +94,8 @@ def path_length(graph: gattn.Graph, starts_at_a_corner: bool) -> str:
 
 
 def measure(graph: gattn.Graph, seconds: float) -> tuple[float, float]:
-    """Measure a forward pass, and a forward pass with backward, for some seconds each; return the
-    median time of each, in seconds.
+    """Measure a forward pass on features drawn by torch's generator, and a forward pass with
+    backward, for some seconds each; return the median time of each, in seconds.
     """
     query = torch.randn(graph.num_dst, HEADS, CHANNELS)
     key, value = torch.randn(2, graph.num_src, HEADS, CHANNELS).unbind()

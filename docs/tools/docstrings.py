@@ -61,7 +61,9 @@ def _equation(match: re.Match[str]) -> str:
 
 
 def _table(match: re.Match[str]) -> str:
-    """Convert a simple table. A row without a first cell continues the row above."""
+    """Return the Markdown of a simple table, a match of ``TABLE``. A row without a first cell
+    continues the row above.
+    """
     indent = match["indent"]
     starts = [len(indent) + run.start() for run in re.finditer("=+", match["rule"])]
     columns = list(zip(starts, [*starts[1:], None]))

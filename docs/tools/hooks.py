@@ -51,7 +51,7 @@ def _to_mathml(match: re.Match[str]) -> str:
 
 
 def _convert(latex: str, display: str) -> str:
-    """Convert LaTeX to MathML. Raises an error for unknown commands."""
+    """Convert LaTeX to MathML. Raises PluginError for unknown commands."""
     mathml = convert(latex.replace(r"\Vert", "\N{DOUBLE VERTICAL LINE}"), display=display)
     if "\\" in mathml:
         raise PluginError(f"an equation has a command that latex2mathml does not know: {latex}")

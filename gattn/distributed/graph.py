@@ -145,7 +145,7 @@ class DistributedGraph(Graph):
     ) -> DistributedGraph:
         """Create this process's part of a graph from the global node ids of its edges, ``source``
         and ``destination`` [e_r] int64, and their indices in the caller's order, ``edges`` [e_r].
-        All processes must call this method.
+        All processes must call this method; it raises RuntimeError if another process has ended.
         """
         halo = Halo.build(source, partition.bounds, peers)
         first = partition.bounds[peers.rank]
@@ -162,7 +162,8 @@ class DistributedGraph(Graph):
         ``nodes`` and ``edges`` are the attributes of these names.
 
         The edges get the numbers that they have in the whole graph, so that dropout draws the same
-        mask. All processes must call this method.
+        mask. All processes must call this method; it raises RuntimeError if another process has
+        ended.
         """
         counts = halo.peers.all_gather([local.num_edges], local.device)
         edge_offset = sum(count for (count,) in counts[: halo.peers.rank])
@@ -242,7 +243,7 @@ class DistributedGraph(Graph):
 
 def _peers(group: Group, partition: Partition) -> Peers:
     """Return the processes of a group; raise ValueError if their number differs from the number of
-    parts in the partition.
+    parts in the partition, and RuntimeError if torch.distributed is not initialised.
     """
     peers = group if isinstance(group, Peers) else Peers(group)
     if partition.num_parts != peers.size:

@@ -174,6 +174,7 @@ class Partition:
             TypeError: edges have another type, or ``num_parts`` is not an integer.
             ValueError: ``num_parts`` is below 1, or ``num_nodes`` differs from the size of the
                 edges.
+            RuntimeError: under torch.jit.trace.
 
         Reference:
             Karypis, Kumar, "A fast and high quality multilevel scheme for partitioning irregular

@@ -185,7 +185,7 @@ def _length(text: str, size: float, bold: bool) -> float:
 
 def _cut(text: str, size: float, max_width: float, bold: bool) -> str:
     """Return the text, or its longest beginning with an ellipsis that is at most ``max_width``
-    pixels wide.
+    pixels wide. Raises ImportError without matplotlib.
     """
     if _length(text, size, bold) <= max_width * 1.001:
         return text

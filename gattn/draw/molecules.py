@@ -163,7 +163,7 @@ def _checked(weights: Weights, molecule: Drawable, mol: Mol) -> np.ndarray:
 
 def _with_coordinates(molecule: Drawable) -> Mol:
     """Return a copy of the molecule that has two-dimensional coordinates. Raises ValueError for a
-    SMILES that cannot be read, or a molecule with too many atoms.
+    SMILES that cannot be read, or a molecule with too many atoms, and ImportError without RDKit.
     """
     mol = parse_smiles(molecule, DRAWN_ATOMS) if isinstance(molecule, str) else molecule
     if mol.GetNumAtoms() > DRAWN_ATOMS:

@@ -93,7 +93,8 @@ def cached_last(
 
 def entries_of_tensor(tensor: Tensor) -> dict[Any, Any]:
     """Return the cache entries for a tensor with its present content; the dict is empty if there
-    are none.
+    are none. The cache keeps the objects that are added to it, unless writes to the tensor cannot
+    be detected.
 
     On a CPU the content is recognised by a checksum of the indices. On another device it is
     recognised by torch's version counter, and the checksum is compared on the device without

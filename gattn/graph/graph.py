@@ -380,8 +380,8 @@ def _with_valid_stats(layout: Layout) -> Layout:
 
 def _restore_edges(pairs: Tensor, size: tuple[int, int], kept_edges: Tensor | None) -> Graph:
     """Restore a graph from a pickle of its edges, (2, e), size and attribute ``kept_edges``. The
-    edges are checked like those of a new graph. Raises TypeError or ValueError if the pickle
-    contains anything else.
+    edges are checked like those of a new graph. Raises the errors of :class:`Graph`, and TypeError
+    or ValueError for other ``kept_edges``.
     """
     graph = Graph(pairs, size)
     if kept_edges is not None:

@@ -29,7 +29,7 @@ class PyGModel(pyg_internals.Twin):
 
 def convolve(conv: pyg.GCNConv, x: Tensor, graph: Graph) -> Tensor:
     r"""Compute a GCN layer for each node i: :math:`\sum_j W x_j / \sqrt{d_i d_j} + b`, where j runs
-    over the neighbours of i.
+    over the neighbours of i. The graph with self-loops is cached in ``graph``.
 
     Args:
         conv: PyG's layer. The layer itself is called if it is a subclass, has other settings than

@@ -80,7 +80,7 @@ class AttentiveFP(pyg.AttentiveFP, PyGModel):
         batch: Tensor,
         batch_size: int | None = None,
     ) -> Tensor:
-        """Compute the output features of molecules.
+        """Compute the output features of molecules, in training with dropout.
 
         Args:
             x: atom features, see Shapes.
@@ -95,6 +95,7 @@ class AttentiveFP(pyg.AttentiveFP, PyGModel):
         Raises:
             ValueError: if an input has a wrong shape, or an index is out of range.
             TypeError: if the edges have another type, or an input not the dtype of the model.
+            RuntimeError: under torch.jit.trace.
         """
         check_input("x", x, self.in_channels, self.lin1)
         x = F.leaky_relu(self.lin1(x))

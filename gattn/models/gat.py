@@ -68,7 +68,8 @@ class GAT(BasicGNN):
         self, in_channels: int | tuple[int, int], out_channels: int, **kwargs: Any
     ) -> MessagePassing:
         """Create one layer. The last layer averages its heads if out_channels is set and jk is not.
-        Raises ValueError if the heads do not divide the channels that they are concatenated to.
+        Raises ValueError if the heads do not divide the channels that they are concatenated to, and
+        the errors of the layer's constructor.
         """
         layer = GATv2Conv if kwargs.pop("v2", False) else GATConv
         heads, concat = kwargs.pop("heads", 1), kwargs.pop("concat", True)

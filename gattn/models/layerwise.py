@@ -204,8 +204,8 @@ def _layer(model: BasicGNN, number: int) -> Layer:
 
     def layer(x: tuple[Tensor, Tensor], graph: Graph, edge_attr: Tensor | None = None) -> Tensor:
         """Compute one layer of the model with its activation and normalisation, if it has them, for
-        a range of nodes, given the features of its sources and destinations; the last layer also
-        applies the output layer, if there is one.
+        a range of nodes, [n, c], given the features of its sources [m, d] and destinations [n, d];
+        the last layer also applies the output layer, if there is one.
         """
         h, last = conv(x, graph, edge_attr=edge_attr), number == model.num_layers - 1
         if not last or model.jk_mode is not None:

@@ -92,7 +92,8 @@ class Polynormer(pyg.Polynormer, PyGModel):
         *,
         batch_size: int | None = None,
     ) -> Tensor:
-        """Return the log-probabilities of the classes for each node.
+        """Return the log-probabilities of the classes for each node, in training with dropout and
+        new statistics of a BatchNorm.
 
         Args:
             x: node features, see Shapes.
@@ -106,6 +107,7 @@ class Polynormer(pyg.Polynormer, PyGModel):
         Raises:
             ValueError: if an input has a wrong shape, or an index is out of range.
             TypeError: if the edges have another type, or an input not the dtype of the model.
+            RuntimeError: under torch.jit.trace.
         """
         check_input_of("x", x, self.lin_in)
         local = self._attend_locally(x, graph_among(edge_index, x))
@@ -117,8 +119,8 @@ class Polynormer(pyg.Polynormer, PyGModel):
         return F.log_softmax(self.pred_global(x), dim=-1)
 
     def _attend_locally(self, x: Tensor, graph: Graph) -> Tensor:
-        """Return the sum of the outputs of the local layers, [n, h * c]. In training, a BatchNorm
-        after a layer updates its statistics.
+        """Return the sum of the outputs of the local layers, [n, h * c]. In training, there is
+        dropout, and a BatchNorm after a layer updates its statistics.
         """
         x = F.dropout(x, self.in_drop, self.training)
         total: Tensor | int = 0

@@ -83,7 +83,8 @@ class SGFormer(pyg.SGFormer, PyGModel):
         *,
         batch_size: int | None = None,
     ) -> Tensor:
-        """Return the log-probabilities of the classes for each node.
+        """Return the log-probabilities of the classes for each node, in training with dropout and
+        new statistics of a BatchNorm.
 
         Args:
             x: node features, see Shapes.
@@ -113,7 +114,9 @@ class SGModule(pyg.SGModule):
     def forward(
         self, x: Tensor, batch: Tensor | None = None, batch_size: int | None = None
     ) -> Tensor:
-        """Apply the attention layers to node features [n, in_channels]: [n, hidden_channels]."""
+        """Apply the attention layers, in training with dropout, to node features [n, in_channels]:
+        [n, hidden_channels]. The arguments and errors are those of :meth:`SGFormer.forward`.
+        """
         x = _project_input(self, x)
         for layer, attention in enumerate(self.attns, 1):
             mean = (attention(x, index=batch, dim_size=batch_size) + x) / 2
@@ -125,7 +128,10 @@ class GraphModule(pyg.GraphModule):
     """Graph convolution part of :class:`SGFormer`."""
 
     def forward(self, x: Tensor, edge_index: Adj | Graph) -> Tensor:
-        """Apply the graph convolutions to node features [n, in_channels]: [n, hidden_channels]."""
+        """Apply the graph convolutions, in training with dropout, to node features [n,
+        in_channels]: [n, hidden_channels]. The arguments and errors are those of
+        :meth:`SGFormer.forward`.
+        """
         x = projected = _project_input(self, x)
         graph = graph_among(edge_index, x)
         for layer, conv in enumerate(self.convs, 1):
@@ -134,8 +140,9 @@ class GraphModule(pyg.GraphModule):
 
 
 def _project_input(part: SGModule | GraphModule, x: Tensor) -> Tensor:
-    """Return the first hidden features of a branch, [n, hidden_channels]. Raises ValueError or
-    TypeError if x has a wrong width or dtype.
+    """Return the first hidden features of a branch, [n, hidden_channels], after :func:`_normalise`.
+    Raises ValueError or TypeError if x has a wrong width or dtype, and RuntimeError under
+    torch.jit.trace.
     """
     linear = part.fcs[0]
     check_input_of("x", x, linear)

@@ -29,6 +29,10 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
     Returns:
         [*] in the dtype of x: on a CPU contiguous, or x itself if p is 0.
+
+    Raises:
+        ValueError: ``GATTN_BACKEND`` has an unknown value.
+        RuntimeError: the backend that ``GATTN_BACKEND`` selects cannot run.
     """
     if x.dtype not in checks.FLOATS or is_transformed() or select(None, x.device) != "cpu":
         return F.dropout(x, p)
@@ -43,7 +47,7 @@ def dropout_of_weights(weight: Tensor, graph: Graph, p: float) -> Tensor:
 
     As in fused attention, the mask of an edge depends on its index in the whole graph, so that a
     part of a graph has the same mask as the whole graph. torch's generator draws the key of the
-    mask. If p is 0, the weights themselves are returned.
+    mask. If p is 0, the weights themselves are returned. Raises the errors of :func:`select`.
     """
     heads = weight.shape[1]
     seed = checks.new_seed(p, weight.device, graph.edge_offset * heads)

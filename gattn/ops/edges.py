@@ -56,7 +56,8 @@ def edge_softmax(score: Tensor, graph: Graph, *, backend: str | None = None) -> 
 
 
 def to_edges(rows: Tensor, graph: Graph) -> Tensor:
-    """For each edge, gather the row of its destination: [n, d] to [e, d].
+    """For each edge, gather the row of its destination: [n, d] to [e, d] in the caller's order. The
+    graph from destinations to edges is cached in ``graph``.
 
     Backward sums gradients over edges in a fixed order, which torch's indexing does not guarantee.
     """

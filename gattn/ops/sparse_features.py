@@ -61,6 +61,9 @@ def sparse_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tens
 
     Returns:
         [n, c], dense.
+
+    Raises:
+        TypeError, ValueError: for x that is not of this kind, or a weight of another shape.
     """
     rows = weight.t().unsqueeze(1)
     out = aggregate(x.values().unsqueeze(1), rows, as_graph(x)).squeeze(1)
@@ -72,7 +75,7 @@ def sparse_dropout(x: Tensor, p: float) -> Tensor:
     """Apply dropout to the entries of a COO, CSR or CSC matrix [n, d].
 
     Dropped entries are stored as zeros, so that the result has the same graph, which both share in
-    the cache.
+    the cache. Raises the errors of :func:`dropout`.
     """
     x = x.coalesce() if x.layout == torch.sparse_coo else x
     output = _with_values(x, dropout(x.values(), p))

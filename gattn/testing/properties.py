@@ -455,7 +455,9 @@ def _relabellings(
 
 
 def _orders(count: int, like: Any, generator: torch.Generator) -> Iterator[Tensor]:
-    """Yield permutations of 0 to count - 1: the reversed order and two random orders."""
+    """Yield permutations of 0 to count - 1: the reversed order and two random orders, drawn by the
+    generator, on the device of ``like``, a tensor or a pair of tensors.
+    """
     device = (like if isinstance(like, Tensor) else like[0]).device
     yield torch.arange(count, device=device).flip(0)
     for _ in range(2):

@@ -62,7 +62,8 @@ class DatasetRecord:
 
 
 def dataset_names() -> tuple[str, ...]:
-    """Return the names of all registered data sets, in the registry's order.
+    """Return the names of all registered data sets, in the registry's order. The registry is read
+    at the first call; raises FileNotFoundError if it is missing.
 
     Returns:
         The names; never empty.
@@ -84,6 +85,7 @@ def get_dataset(name: str) -> DatasetRecord:
 
     Raises:
         ValueError: there is no such data set; the message lists all names.
+        FileNotFoundError: the registry is missing.
 
     >>> get_dataset("ESOL").metric
     'RMSE'

@@ -76,6 +76,7 @@ def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
     Raises:
         ValueError: RDKit cannot read a SMILES.
         ImportError: RDKit is not installed.
+        RuntimeError: RDKit cannot read the canonical SMILES that it wrote.
 
     >>> ethanol = molecule_descriptors(["CCO"])[0]
     >>> dict(zip(DESCRIPTORS, ethanol.tolist()))["NumHBD"]

@@ -80,6 +80,9 @@ def atom_features(atom: Atom) -> list[float]:
     >>> [name for name, value in zip(ATOM_FEATURES, values) if value == 1]
     ['element=O', 'degree=1', 'charge=0', 'chirality=none', 'hydrogens=1', \
 'hybridisation=SP3']
+
+    Raises:
+        RuntimeError: RDKit cannot read the canonical SMILES that it wrote.
     """
     return atom_row(atom, atom_configuration(atom))
 
@@ -117,6 +120,9 @@ def bond_features(bond: Bond) -> list[float]:
     >>> values = bond_features(Chem.MolFromSmiles("C=C").GetBondWithIdx(0))
     >>> [name for name, value in zip(BOND_FEATURES, values) if value == 1]
     ['order=DOUBLE', 'stereo=none']
+
+    Raises:
+        RuntimeError: RDKit cannot read the canonical SMILES that it wrote.
     """
     return bond_row(bond, bond_configuration(bond))
 

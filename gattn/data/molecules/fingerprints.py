@@ -30,6 +30,7 @@ def morgan_fingerprints(
     Raises:
         ValueError: RDKit cannot read a SMILES.
         ImportError: RDKit is not installed.
+        RuntimeError: RDKit cannot read the canonical SMILES that it wrote.
 
     Reference: Rogers and Hahn, Extended-Connectivity Fingerprints, J. Chem. Inf. Model. 2010
     (doi 10.1021/ci100050t).

@@ -44,6 +44,9 @@ def plain(molecule: Mol, smiles: str) -> Mol:
     CO
     CO
     CO
+
+    Raises:
+        RuntimeError: RDKit cannot read the canonical SMILES that it wrote.
     """
     mapped, hydrogens = MAPPED.search(smiles), HYDROGEN.search(smiles)
     if not mapped and not hydrogens:
@@ -70,7 +73,8 @@ def plain(molecule: Mol, smiles: str) -> Mol:
 
 
 def plain_atoms(molecule: Mol, smiles: str) -> list[int]:
-    """Return the indices of the atoms that :func:`plain` does not remove from a molecule.
+    """Return the indices of the atoms that :func:`plain` does not remove from a molecule. Raises
+    RuntimeError like :func:`plain`.
 
     >>> from rdkit import Chem
     >>> plain_atoms(Chem.MolFromSmiles("[2H]OC"), "[2H]OC")

@@ -63,6 +63,7 @@ def read_smiles(
             something else than numbers; ``on_error`` has another value; or ``max_atoms`` is below
             1.
         ImportError: RDKit is not installed.
+        RuntimeError: RDKit cannot read the canonical SMILES that it wrote.
 
     >>> molecules = read_smiles(["CCO", "C1CC", "CN(C)(C)(C)C"], on_error="skip")
     >>> len(molecules), [bad.row for bad in molecules.bad]
@@ -203,7 +204,8 @@ def _featurise(
 ) -> Molecules:
     """Convert rows of SMILES and targets to molecules; y is float32 [k, targets]. A row that cannot
     be read is reported in ``bad``. With ``on_error="raise"``, such rows raise MoleculeError. A
-    terminal shows a progress bar. Raises ValueError for invalid options.
+    terminal shows a progress bar. Raises ValueError for invalid options, ImportError without RDKit,
+    and RuntimeError if RDKit cannot read the canonical SMILES that it wrote.
     """
     _check_options(on_error, max_atoms)
     builder = MoleculeBuilder()

@@ -103,7 +103,7 @@ def butina_split(
 
 def _bits(smiles: Sequence[str]) -> Tensor:
     """Return the Morgan bits of the molecules, [n, 2048] float32. Raises ValueError if there are
-    too many to compare all pairs.
+    too many to compare all pairs, and the errors of :func:`morgan_fingerprints`.
     """
     if len(smiles) > MOST_COMPARED:
         raise ValueError(

@@ -35,6 +35,7 @@ def smiles_to_data(smiles: str, *, max_atoms: int = MAX_ATOMS) -> Data:
     Raises:
         ValueError: the text is not a molecule, or the molecule is empty or too large.
         ImportError: RDKit is not installed.
+        RuntimeError: RDKit cannot read the canonical SMILES that it wrote.
 
     >>> smiles_to_data("c1ccccc1")
     Data(x=[6, 49], edge_index=[2, 12], edge_attr=[12, 14], smiles='c1ccccc1')
@@ -102,6 +103,7 @@ def parse_any_size(smiles: str) -> Mol:
 
     Raises:
         ValueError: the text cannot be parsed; the message contains the text and the reason.
+        ImportError: RDKit is not installed.
     """
     try:
         return parse_smiles(smiles, max(len(str(smiles)), 1))
@@ -167,7 +169,9 @@ def _check_length(text: str, max_atoms: int) -> None:
 
 
 def parse_or_reason(smiles: str, max_atoms: int) -> Mol | str:
-    """Parse a SMILES; return the molecule, or the message of the error."""
+    """Parse a SMILES; return the molecule, or the message of the error. Raises ImportError without
+    RDKit.
+    """
     try:
         return parse_smiles(smiles, max_atoms)
     except ValueError as error:

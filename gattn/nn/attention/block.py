@@ -117,7 +117,7 @@ class TransformerBlock(CompositeModule):
         memory_graph: Graph | None = None,
     ) -> Tensor:
         """Apply self-attention, then cross-attention if there is a memory, then the feed-forward
-        layer.
+        layer, in training with dropout. The attention weights are passed to the active recordings.
 
         Args:
             x: node features, [n, channels].
@@ -137,6 +137,7 @@ class TransformerBlock(CompositeModule):
                 one of them is passed to another block, for a wrong width, or for edges or edge
                 features that do not fit to x.
             TypeError: if x does not have the dtype of the block, or the edges have another type.
+            RuntimeError: under torch.jit.trace.
         """
         is_present = {
             memory is not None,
@@ -187,6 +188,7 @@ class TransformerBlock(CompositeModule):
             ValueError: if x does not have ``channels`` features, or for edges or edge features that
                 do not fit to x.
             TypeError: if x does not have the dtype of the block, or the edges have another type.
+            RuntimeError: under torch.jit.trace.
         """
         check_input("x", x, self.channels, self.norm1)
         y = self.norm1(x) if self.norm == "pre" else x
@@ -209,7 +211,8 @@ class TransformerBlock(CompositeModule):
 
 def graph_among(edges: Any, x: Tensor) -> Graph:
     """Return the graph of the given edges. Its number of nodes n is read from the features x, [n,
-    d] or [b, n, d]. Raises ValueError or TypeError for edges that do not fit to x.
+    d] or [b, n, d]. Raises ValueError or TypeError for edges that do not fit to x, and IndexError
+    for x of one dimension.
     """
     check_rows(edges, x.shape[-2], x.shape[-2], batch=x.shape[0] if x.dim() == 3 else 0)
     return as_graph(edges, x.shape[-2])

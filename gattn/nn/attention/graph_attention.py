@@ -196,7 +196,8 @@ class GraphAttention(Module):
         edge_attr: Tensor | None = None,
         attn_bias: Tensor | None = None,
     ) -> Tensor:
-        """Compute the attention of the queries to the keys and values.
+        """Compute the attention of the queries to the keys and values, and pass its weights to the
+        active recordings.
 
         Args:
             query: features of the queries, see Shapes.
@@ -216,6 +217,7 @@ class GraphAttention(Module):
             ValueError: for a wrong shape, an index out of range, or edge features that the score
                 does not use.
             TypeError: if an input does not have the dtype of the layer, or the edges another type.
+            RuntimeError: under torch.jit.trace.
 
         Warns:
             UserWarning: torch finds no compiler, or cannot compile a callable score for a large
@@ -256,6 +258,7 @@ class GraphAttention(Module):
             ValueError: for a wrong shape, an index out of range, or edge features that the score
                 does not use.
             TypeError: if an input does not have the dtype of the layer, or the edges another type.
+            RuntimeError: under torch.jit.trace.
 
         Warns:
             UserWarning: as in :meth:`forward`.
@@ -267,7 +270,9 @@ class GraphAttention(Module):
 
     def _query_and_key(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         """Return the projected queries [n, h, c] and keys [m, h, c]; for the cosine score they have
-        length one, and the queries are multiplied by the factor beta of their head.
+        length one, and the queries are multiplied by the factor beta of their head. Raises
+        TypeError or ValueError for another number of dimensions, width or dtype, and RuntimeError
+        under torch.jit.trace.
         """
         q = self._split(self.lin_query, query, "query")
         k = self._split(self.lin_key, key, "key")
@@ -308,7 +313,8 @@ class GraphAttention(Module):
         """Return the edge features [e, d] and their projection [h, c, d]; None if there are no edge
         features. If ``lin_edge`` is no plain layer, they are its outputs [e, h * c] and the
         identity. Raises ValueError if only one of ``edge_attr`` and ``edge_dim`` is set, or if
-        ``edge_attr`` has a wrong width, and TypeError for a wrong dtype.
+        ``edge_attr`` has a wrong width, TypeError for a wrong dtype, and RuntimeError under
+        torch.jit.trace.
         """
         if (edge_attr is None) != (self.lin_edge is None):
             raise ValueError(

@@ -41,7 +41,7 @@ def learned_query_pool(
     score: Tensor, x: Tensor, value_weight: Tensor, segments: Graph, dropout: float
 ) -> Tensor:
     r"""Compute weighted sums of the values in each segment; the weights are the softmax of the
-    scores.
+    scores, and are passed to the active recordings.
 
     .. math:: o_{gqh} = \sum_{j \in g} \alpha_{jqh} W_v^{(h)} x_j
         = W_v^{(h)} \sum_{j \in g} \alpha_{jqh} x_j

@@ -83,7 +83,8 @@ class LinearAttention(CompositeModule):
         ptr: Tensor | None = None,
         dim_size: int | None = None,
     ) -> Tensor:
-        """Compute the attention within each graph.
+        """Compute the attention within each graph. For an active recording, also compute its
+        weights.
 
         Args:
             x: node features, [n, channels].
@@ -97,6 +98,7 @@ class LinearAttention(CompositeModule):
         Raises:
             TypeError: for inputs that are not tensors, or dtypes that differ.
             ValueError: for a wrong shape, or an index out of range.
+            RuntimeError: under torch.jit.trace.
         """
         segments = segment_graph(x, index, ptr, dim_size)
         query, key, value = (

@@ -85,7 +85,8 @@ class PolynormerAttention(pyg.PolynormerAttention, Twin):
         ptr: Tensor | None = None,
         dim_size: int | None = None,
     ) -> Tensor:
-        """Compute the attention within each graph.
+        """Compute the attention within each graph. For an active recording, also compute its
+        weights.
 
         Args:
             x: node features, see Shapes.
@@ -102,6 +103,7 @@ class PolynormerAttention(pyg.PolynormerAttention, Twin):
                 boolean.
             ValueError: for a wrong shape, an index out of range, or arguments that belong to the
                 other format.
+            RuntimeError: under torch.jit.trace.
         """
         sets = read_sets(x, mask, index, ptr, dim_size)
         key = self._features(self.k, sets.rows)
@@ -119,13 +121,15 @@ class PolynormerAttention(pyg.PolynormerAttention, Twin):
         return sets.restore(self.dropout(F.relu(self.lin_out(out))))
 
     def _features(self, linear: Linear, x: Tensor) -> Tensor:
-        """Project x, and return the sigmoid of the result in the accumulation dtype, [n, h, c]."""
+        """Project x, and return the sigmoid of the result in the accumulation dtype, [n, h, c].
+        Raises the errors of :func:`project`.
+        """
         projected = self._split(linear, x)
         return projected.to(acc_dtype(projected.dtype)).sigmoid()
 
     def _split(self, linear: Linear, x: Tensor) -> Tensor:
-        """Return a projection of x as [n, h, c]. The rows of PyG's parameters have the order (c,
-        h).
+        """Return a projection of x [n, d] as [n, h, c]. The rows of PyG's parameters have the order
+        (c, h). Raises the errors of :func:`project`.
         """
         projected = project(linear, x)
         return projected.unflatten(-1, (self.head_channels, self.heads)).transpose(1, 2)

@@ -83,6 +83,7 @@ class MultiheadAttentionBlock(pyg.MultiheadAttentionBlock, SetModule):
 
     def forward(self, x: Tensor, y: Tensor, graph: Graph, bias: Tensor | None = None) -> Tensor:
         """Apply the attention of the rows of x to the rows of y, and then the feed-forward layer.
+        The attention weights are passed to the active recordings.
 
         Args:
             x: queries, [n, channels].

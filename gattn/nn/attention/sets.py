@@ -70,6 +70,7 @@ def read_sets(
     Raises:
         TypeError: for inputs that are not tensors, or a mask that is not boolean.
         ValueError: for a wrong shape, or arguments that belong to the other format.
+        RuntimeError: under torch.jit.trace.
     """
     check_tensor("x", x)
     if x.dim() != 3:

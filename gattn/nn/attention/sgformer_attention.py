@@ -78,7 +78,8 @@ class SGFormerAttention(pyg.SGFormerAttention, Twin):
         ptr: Tensor | None = None,
         dim_size: int | None = None,
     ) -> Tensor:
-        """Compute the attention within each graph.
+        """Compute the attention within each graph. For an active recording, also compute its
+        weights.
 
         Args:
             x: node features, see Shapes.
@@ -95,6 +96,7 @@ class SGFormerAttention(pyg.SGFormerAttention, Twin):
                 boolean.
             ValueError: for a wrong shape, an index out of range, or arguments that belong to the
                 other format.
+            RuntimeError: under torch.jit.trace.
         """
         sets = read_sets(x, mask, index, ptr, dim_size)
         query, key, value = (

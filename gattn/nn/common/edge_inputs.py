@@ -304,7 +304,8 @@ def _constant(like: Tensor, loops: int, fill_value: float | Tensor | None) -> Te
 def _reduced(rows: Tensor, graph: Graph, fill_value: str) -> Tensor:
     """Return the features of the self-loops, [loops, d], given those of the other edges, ``rows``,
     which come first in the graph. They are the reduction ``fill_value`` over the other edges into
-    the same node; without such edges 0, or 1 for "mul". Raises ValueError for an unknown reduction.
+    the same node; without such edges 0, or 1 for "mul". Raises ValueError for an unknown reduction,
+    and TypeError for features that are not floating.
     """
     loops = min(graph.size)
     if not is_linear(fill_value):

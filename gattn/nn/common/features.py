@@ -41,8 +41,8 @@ def node_inputs(x: Tensor | tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tenso
 
 
 def node_pair(x: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return the result of :func:`node_inputs`; raise ValueError if destinations have
-    no features.
+    """Return the result of :func:`node_inputs`; raise its errors, and ValueError if destinations
+    have no features.
     """
     x_src, x_dst = node_inputs(x)
     if x_dst is None:
@@ -134,8 +134,9 @@ def project(lin: Any, x: Tensor, name: str = "x") -> Tensor:
 
     torch multiplies sparse matrices in fp32 and fp64 only, so under autocast the product of a
     sparse x is computed in the dtype of x and then cast. The fused backends compute it as a sum
-    over the stored entries. Raises ValueError for a wrong width, and TypeError for a dtype that
-    differs from the weight, if the module is a plain linear layer.
+    over the stored entries. If the module is a plain linear layer, raises ValueError for a wrong
+    width, TypeError for a dtype that differs from the weight, and RuntimeError under
+    torch.jit.trace.
     """
     if x.layout != torch.strided and is_autocast(x):
         with torch.autocast(x.device.type, enabled=False):
@@ -180,7 +181,8 @@ def head_scores(value: Tensor, *att: Tensor) -> tuple[Tensor, ...]:
 
     The vectors have the shape [1, h, c].
 
-    Infinite scores become NaN, see :func:`infinite_as_nan`.
+    Infinite scores become NaN, see :func:`infinite_as_nan`. The values are [n, h, c]. Raises the
+    errors of :func:`node_scores`.
     """
     vectors = tile_heads(torch.cat(att), 1, value.shape[1])
     return infinite_as_nan(node_scores(value, vectors.to(value.dtype))).unbind(0)
@@ -190,9 +192,8 @@ def folded_score(lin: Any, x: Tensor, att: Tensor, name: str = "x") -> Tensor:
     r"""Return the scores :math:`\langle W x, a \rangle`, [n, h], for a vector a [1, h, c].
 
     The scores are computed as :math:`\langle x, W^\top a \rangle`, a cheap product with h columns,
-    unless the module does more than multiply by its weight. Raises ValueError for a wrong width,
-    and TypeError for a dtype that differs from the weight. The first call of a lazy module creates
-    its weight.
+    unless the module does more than multiply by its weight. Raises the errors of :func:`project`.
+    The first call of a lazy module creates its weight.
     """
     if is_lazy(lin):
         # Calling a lazy module creates its weight, with the width of x.

@@ -33,7 +33,10 @@ class Score(Protocol):
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
-        """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c]."""
+        """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c], and
+        ``edge_weight`` [e] in the caller's order. Dropout draws from torch's generator. Raises the
+        errors of the operator.
+        """
         ...
 
     def weights(self, graph: Graph) -> Tensor:
@@ -68,7 +71,10 @@ class FusedScore(NamedTuple):
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
-        """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c]."""
+        """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c], and
+        ``edge_weight`` [e] in the caller's order. Dropout draws from torch's generator. Raises the
+        errors of the operator.
+        """
         return self.attention(
             self.query, self.key, value, graph=graph, edge_weight=edge_weight, dropout=dropout,
             **self.options,
@@ -122,7 +128,10 @@ class EdgeScore(NamedTuple):
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
-        """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c]."""
+        """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c], and
+        ``edge_weight`` [e] in the caller's order. Dropout draws from torch's generator. Raises the
+        errors of the operator.
+        """
         return attend_by_score(self.score, value, graph, edge_weight=edge_weight, dropout=dropout)
 
     def weights(self, graph: Graph) -> Tensor:
@@ -146,7 +155,10 @@ class SortedScore(NamedTuple):
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
-        """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c]."""
+        """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c], and
+        ``edge_weight`` [e] in the caller's order. Dropout draws from torch's generator. Raises
+        TypeError or ValueError for inputs that do not fit.
+        """
         order = self._order(graph)
         edge_weight = None if edge_weight is None else edge_weight[order]
         score = self._biased(order)
@@ -184,7 +196,8 @@ class WithEdgeValues(NamedTuple):
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Return the sums of alpha * edge_weight * (v_j + W a_ij), [n, h, c], with v [m, h, c] and
-        the ``edge_weight`` [e].
+        the ``edge_weight`` [e]. Dropout draws from torch's generator. Raises the errors of the
+        score.
         """
         weight = _applied_weights(self.weights(graph), dropout, edge_weight)
         return sum_with_edges(weight, value, graph, self.edge_attr, self.edge_proj)

@@ -84,6 +84,7 @@ def segment_graph(
     Raises:
         TypeError: for inputs that are not tensors, or an index or ptr that is not int32 or int64.
         ValueError: for a wrong shape or dimension, or an index or ptr out of range.
+        RuntimeError: under torch.jit.trace.
 
     Example:
         >>> import torch
@@ -148,7 +149,8 @@ def from_points(segments: Graph, points: int) -> Graph:
     """Return the graph that connects ``points`` sources of each segment to every row of the
     segment.
 
-    Point p of segment g is source ``g * points + p``; edges are ordered by row, then point.
+    Point p of segment g is source ``g * points + p``; edges are ordered by row, then point. The
+    graph is cached in ``segments``.
     """
 
     def build() -> Graph:
@@ -166,6 +168,7 @@ def among_points(segments: Graph, points: int) -> Graph:
     """Return the graph in which all ``points`` nodes of a segment attend to each other.
 
     Point p of segment g is node ``g * points + p``; edges are ordered by destination, then source.
+    The graph is cached in ``segments``.
     """
 
     def build() -> Graph:
@@ -183,7 +186,7 @@ def among_points(segments: Graph, points: int) -> Graph:
 def points_to_segments(segments: Graph, points: int) -> Graph:
     """Return the graph that connects the ``points`` nodes of each segment to the segment.
 
-    Node p of segment g is source ``g * points + p``.
+    Node p of segment g is source ``g * points + p``. The graph is cached in ``segments``.
     """
 
     def build() -> Graph:

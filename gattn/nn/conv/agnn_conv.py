@@ -59,7 +59,8 @@ class AGNNConv(pyg.AGNNConv, AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Tensor:
-        """Compute the attention along the edges.
+        """Compute the attention along the edges. The attention weights are passed to the active
+        recordings.
 
         Args:
             x: node features, see Shapes.
@@ -73,6 +74,8 @@ class AGNNConv(pyg.AGNNConv, AttentionConv):
         Raises:
             TypeError: if the edges have an unsupported type, or the dtypes differ.
             ValueError: for a wrong shape or an index out of range.
+            RuntimeError: under torch.jit.trace, or if attention weights are recorded and the layer
+                computes edge by edge without them.
         """
         x, _ = node_pair(x)
         graph, _ = read_edges(edge_index, None, x, x, self_loops=self.add_self_loops)

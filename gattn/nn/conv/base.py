@@ -352,8 +352,8 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
 
         Both get the dtype of ``like``, [n, h, c], and W_e is repeated to its number of heads.
         Returns (None, None) without edge features. A lazy ``lin_edge`` gets its parameters, which
-        are drawn at random, at the first call. Raises ValueError for edge features without
-        edge_dim or of a wrong width, and TypeError for a wrong dtype.
+        are drawn at random, at the first call. Raises ValueError for edge features without edge_dim
+        or of a wrong width, TypeError for a wrong dtype, and RuntimeError under torch.jit.trace.
         """
         if edge_attr is None:
             return None, None

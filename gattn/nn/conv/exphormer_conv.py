@@ -116,7 +116,8 @@ class ExphormerConv(CompositeModule):
         self.score = EdgeProductScore(edge_dim, num_heads, out_dim // num_heads, use_bias)
 
     def forward(self, x: Tensor, edge_index: Adj | Graph, edge_attr: Tensor) -> Tensor:
-        """Compute the attention along the edges.
+        """Compute the attention along the edges. The attention weights are passed to the active
+        recordings.
 
         Args:
             x: node features, see Shapes.
@@ -130,6 +131,7 @@ class ExphormerConv(CompositeModule):
             ValueError: if x or edge_attr has a wrong shape, or an index is out of range.
             TypeError: if edge_attr is missing, the edges have an unsupported type, or x or
                 edge_attr does not have the dtype of the layer.
+            RuntimeError: under torch.jit.trace.
 
         Warns:
             UserWarning: torch finds no compiler, or cannot compile the function of the edges of a

@@ -86,7 +86,8 @@ class FAConv(pyg.FAConv, AttentionConv):
     ) -> Any:
         """Sum the weighted features of the neighbours. With ``cached``, the first call stores the
         normalised edges in the layer, and later calls use them instead of ``edge_index``. The first
-        call of a layer with the width -1 creates its weights.
+        call of a layer with the width -1 creates its weights. The attention weights are passed to
+        the active recordings.
 
         Args:
             x: node features, see Shapes.
@@ -109,6 +110,7 @@ class FAConv(pyg.FAConv, AttentionConv):
                 boolean mask.
             ValueError: for a wrong shape, an index out of range, edge weights with ``normalize``,
                 missing edge weights without it, or attn_bias for edges other than the cached ones.
+            RuntimeError: under torch.jit.trace.
         """
         x, _ = node_pair(x)
         graph, weight = self._weighted_edges(edge_index, edge_weight, x)
@@ -161,6 +163,7 @@ class FAConv(pyg.FAConv, AttentionConv):
         Raises:
             TypeError: for a boolean mask, because tanh gives masked edges the weight -1, not 0.
             ValueError: for biases of edges other than the cached ones.
+            The errors of :func:`read_terms`: for biases that do not fit to the edges.
         """
         if isinstance(attn_bias, Tensor) and attn_bias.dtype == torch.bool:
             raise TypeError(f"{self} has no softmax: attn_bias must contain numbers; got a mask")
@@ -183,8 +186,8 @@ class FAConv(pyg.FAConv, AttentionConv):
     ) -> tuple[Graph, Tensor]:
         """Return the edges and their weights w_ij, [e]. The weights are computed, read from the
         cache, or passed by the caller. With ``cached=True``, the first normalised weights are
-        stored in the layer. Raises ValueError for weights with normalize=True, and for missing
-        weights with normalize=False.
+        stored in the layer. Raises ValueError for weights with normalize=True, for missing weights
+        with normalize=False, and the errors of :func:`read_edges`.
         """
         if self._cached_edge_index is not None:
             return self._cached_edge_index
@@ -210,7 +213,7 @@ class FAConv(pyg.FAConv, AttentionConv):
     ) -> tuple[Graph, Tensor]:
         """Return the edges, with self-loops if the layer adds them, and their weights w_ij, [e], in
         fp32 or fp64, because a degree of 2^16 overflows fp16. Edges of a node of degree 0 have the
-        weight 0.
+        weight 0. Raises the errors of :func:`read_edges`.
         """
         graph, weight = read_edges(edge_index, edge_weight, x, x, self_loops=self.add_self_loops)
         wide = acc_dtype(x.dtype)

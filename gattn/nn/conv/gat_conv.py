@@ -99,7 +99,7 @@ class GATConv(pyg.GATConv, AttentionConv):
         attn_bias: OptTensor = None,
     ) -> Any:
         """Compute the attention along the edges. The first call of a layer with the width -1
-        creates its weights.
+        creates its weights. The attention weights are passed to the active recordings.
 
         Args:
             x: node features, see Shapes.
@@ -120,6 +120,7 @@ class GATConv(pyg.GATConv, AttentionConv):
         Raises:
             TypeError: if the edges have an unsupported type, or the dtypes differ.
             ValueError: for a wrong shape or size, or an index out of range.
+            RuntimeError: under torch.jit.trace.
 
         Warns:
             UserWarning: edge_attr is passed to a layer without edge_dim, which ignores it; a layer
@@ -146,7 +147,7 @@ class GATConv(pyg.GATConv, AttentionConv):
         the values W_s x_j, [m, h, c].
 
         If sources and destinations are the same nodes with the same W, x is projected once. Raises
-        ValueError or TypeError if x has a wrong width or dtype.
+        the errors of :func:`project`.
         """
         source, destination = (self.lin_src, self.lin_dst) if self.lin is None else (self.lin,) * 2
         if x_dst is x_src and destination is source:
@@ -162,10 +163,10 @@ class GATConv(pyg.GATConv, AttentionConv):
         return Nodes(query, key, value, value_dst)
 
     def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> FusedScore:
-        """Return the score of the fused operator: a sum of the scores of the query and the key,
-        [n, h] and [m, h], and of the edge features, if there are any. The query score is zero for
-        destinations without features. Raises ValueError or TypeError if the edge features do not
-        fit.
+        """Return the score of the fused operator: a sum of the scores of the query and the key, [n,
+        h] and [m, h], and of the edge features, if there are any. The query score is zero for
+        destinations without features. A layer without edge_dim warns once that it ignores edge
+        features. Raises ValueError or TypeError if they do not fit.
         """
         query = nodes.query
         if query is None:
@@ -202,7 +203,8 @@ class GATConv(pyg.GATConv, AttentionConv):
         stored. A layer without edge_dim ignores ``edge_attr`` and warns once.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels. The
-        scores alpha of both ends are [e, h], and ``index`` [e] is the destination.
+        scores alpha of both ends are [e, h], and ``index`` [e] is the destination. Raises
+        ValueError or TypeError if the edge features do not fit.
         """
         score = alpha_j if alpha_i is None else alpha_j + alpha_i
         if edge_attr is not None and self.lin_edge is None:

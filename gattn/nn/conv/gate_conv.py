@@ -45,9 +45,11 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
         - **output:** [n, out_channels]; the bias for a node without edges
 
     Raises:
-        TypeError: if the edges have an unsupported type, or the dtypes differ.
+        TypeError: if the edges have an unsupported type, or the dtype of another input than x
+            differs.
         ValueError: if out_channels is not in_channels, for a dropout that is not a probability, a
             wrong shape or an index out of range.
+        RuntimeError: by torch, if x has another width or dtype than the layer.
 
     Reference:
         Xiong et al., "Pushing the boundaries of molecular representation for drug discovery with
@@ -90,7 +92,8 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Tensor:
-        """Compute the attention along the edges.
+        """Compute the attention along the edges. The attention weights are passed to the active
+        recordings.
 
         Args:
             x: node features, see Shapes.
@@ -103,10 +106,12 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
             The new node features.
 
         Raises:
-            ValueError: if x, edge_attr or a term of the edges has a wrong shape, or an index is out
-                of range.
+            ValueError: if x is not two-dimensional, edge_attr or a term of the edges has a wrong
+                shape, or an index is out of range.
             TypeError: if edge_attr is missing, the edges have an unsupported type, or for a dtype
-                that differs from the layer.
+                of another input than x that differs from the layer.
+            RuntimeError: under torch.jit.trace, or by torch if x has another width or dtype than
+                the layer.
         """
         if x.dim() != 2:
             expected = self.att_r.shape[1]
@@ -130,7 +135,9 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
 
     def _attend(self, x: Tensor, edge_attr: Tensor, graph: Graph, terms: EdgeTerms) -> Tensor:
         """Return the outputs [n, c] of the nodes x [n, d] with edge features [e, edge_dim], by one
-        operator or, if it is not possible, edge by edge.
+        operator or, if it is not possible, edge by edge. The weights are passed to the active
+        recordings. Raises ValueError if a subclass overrides the method that reads one of the
+        ``terms``.
         """
         if not self.fused:
             # edge_updater_type: (x: Tensor, edge_attr: Tensor)

@@ -89,7 +89,7 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
         attn_bias: OptTensor = None,
     ) -> Any:
         """Compute the attention along the edges. The first call of a layer with the width -1
-        creates its weights.
+        creates its weights. The attention weights are passed to the active recordings.
 
         Args:
             x: node features, see Shapes.
@@ -109,6 +109,7 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
         Raises:
             TypeError: if the edges have an unsupported type, or the dtypes differ.
             ValueError: for a wrong shape, an index out of range, or edge features without edge_dim.
+            RuntimeError: under torch.jit.trace.
         """
         x_src, x_dst = node_pair(x)
         residual = None if self.res is None else skip(self.res, x_dst)
@@ -126,7 +127,7 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
 
     def _project(self, x_src: Tensor, x_dst: Tensor) -> Nodes:
         """Return the queries W_r x_i, [n, h, c], and the keys W_l x_j, [m, h, c], which are also
-        the values. Raises ValueError or TypeError if x has a wrong width or dtype.
+        the values. Raises the errors of :func:`project`.
         """
         key = split_heads(project(self.lin_l, x_src), self.out_channels)
         if self.share_weights and x_dst is x_src:
@@ -171,7 +172,8 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
         stored.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels. The
-        queries and keys of the ends are [e, h, c], and ``index`` [e] is the destination.
+        queries and keys of the ends are [e, h, c], and ``index`` [e] is the destination. Raises
+        ValueError for edge features without edge_dim.
         """
         hidden = x_i + x_j
         if edge_attr is not None:

@@ -122,7 +122,7 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
         attn_bias: OptTensor = None,
     ) -> Tensor:
         """Sum the messages into each node. The first call of a layer with the width -1 creates its
-        weights.
+        weights. The attention weights are passed to the active recordings.
 
         Args:
             x: node features, see Shapes.
@@ -141,6 +141,8 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
                 for edge_attr.
             TypeError: if the edges have an unsupported type, or an input does not have the dtype of
                 the layer.
+            RuntimeError: under torch.jit.trace, or if attention weights are recorded and the layer
+                computes edge by edge without them.
 
         Warns:
             UserWarning: torch finds no compiler, or cannot compile the function of the edges of a
@@ -165,7 +167,8 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
     ) -> Tensor:
         """Compute the weighted sums of the messages, [n, h, c], with fused operators, from x_src
         [m, d], x_dst [n, d] and edge features [e, in_edge_channels]. The first call of a lazy layer
-        creates its weights.
+        creates its weights. The attention weights are passed to the active recordings. Raises the
+        errors of :func:`project` and of :func:`edgewise`.
         """
         messages = self._messages(x_src, x_dst)
         score: Score | None = None
@@ -203,7 +206,7 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
 
     def _additive_score(self, messages: _Messages, edge_attr: OptTensor, nodes: int) -> FusedScore:
         """Return the score LeakyReLU(a . m_ij), given the edge features [e, in_edge_channels] and
-        the number n of destinations.
+        the number n of destinations. Raises the errors of :func:`node_scores`.
         """
         vector = self.att_msg
         (key,) = head_scores(messages.source, vector)
@@ -223,7 +226,7 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
         """Return the dot product m_ij . m_ji of the two messages of each edge, for each head: [e,
         h].
 
-        Both messages use the features of the same edge.
+        Both messages use the features of the same edge. Raises the errors of :func:`edgewise`.
 
         Args:
             messages: terms of the messages m_ij along the edges.
@@ -269,7 +272,8 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
         """Return the sums of the messages, [n, h, c], computed by PyG's message passing from the
-        arguments of :meth:`_sum`. Raises RuntimeError if attention weights are recorded.
+        arguments of :meth:`_sum`. Raises RuntimeError if attention weights are recorded, and
+        ValueError if a subclass overrides the method that reads one of the ``terms``.
         """
         self.record_edge_by_edge(None, graph)
         graph, (x_src,) = graph.fetch_source_rows(x_src)

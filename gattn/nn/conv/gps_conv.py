@@ -131,7 +131,9 @@ class GPSConv(pyg.GPSConv, Twin):
         attn_attr: Tensor | None = None,
         **kwargs: Any,
     ) -> Tensor:
-        """Update each node from its neighbours and from all nodes of its graph.
+        """Update each node from its neighbours and from all nodes of its graph, in training with
+        dropout and new statistics of a BatchNorm. The attention weights are passed to the active
+        recordings.
 
         Args:
             x: node features, see Shapes.
@@ -152,6 +154,7 @@ class GPSConv(pyg.GPSConv, Twin):
                 another attention than exphormer.
             TypeError: if x is not a tensor, or attn_index or attn_attr is missing for exphormer.
             Exception: the errors of the local layer.
+            RuntimeError: under torch.jit.trace, or by torch if x has another dtype than the layer.
         """
         check_width("x", x, self.channels)
         local = 0
@@ -171,8 +174,11 @@ class GPSConv(pyg.GPSConv, Twin):
         self, x: Tensor, batch: Tensor | None, batch_size: int | None, max_num_nodes: int | None
     ) -> Tensor:
         """Compute the attention of each node x [n, channels] to all nodes of its graph, [n,
-        channels], given the graph of each node, ``batch`` [n]. Raises ValueError or TypeError for a
-        batch that does not fit.
+        channels], given the graph of each node, ``batch`` [n]. ``batch_size`` is the number of
+        graphs, which is read from the batch if it is None, and ``max_num_nodes`` their largest
+        number of nodes. The weights are passed to the active recordings. Raises ValueError or
+        TypeError for a batch that does not fit, and ValueError under torch.compile without
+        ``max_num_nodes``.
         """
         attn: Any = self.attn
         if isinstance(attn, PerformerAttention):

@@ -50,9 +50,10 @@ class HANConv(pyg.HANConv, AttentionConv):
           an edge type adds zeros to a node without edges of that type
 
     Raises:
-        TypeError: if the edges have an unsupported type, or the dtypes differ.
+        TypeError: if the edges have an unsupported type, or the dtype of a term differs.
         ValueError: if heads does not divide out_channels, a shape is wrong, or an index is out of
             range.
+        RuntimeError: by torch, if x has another width or dtype than the layer.
 
     Reference:
         Wang et al., "Heterogeneous graph attention network" (WWW 2019).
@@ -81,7 +82,8 @@ class HANConv(pyg.HANConv, AttentionConv):
         attn_bias: dict[EdgeType, Tensor] | None = None,
     ) -> Any:
         """Compute the attention along the edges of each type, then among the edge types. The first
-        call of a layer with the width -1 creates its weights.
+        call of a layer with the width -1 creates its weights. The attention weights are passed to
+        the active recordings.
 
         Args:
             x_dict: node features by node type, see Shapes.
@@ -99,8 +101,12 @@ class HANConv(pyg.HANConv, AttentionConv):
         Raises:
             KeyError: for a node type that the layer does not have.
             AttributeError: for an edge type that the layer does not have, as in PyG.
-            TypeError: if the edges have an unsupported type, or the dtypes differ.
-            ValueError: for a wrong shape, an index out of range, or terms of an unknown edge type.
+            TypeError: if the edges have an unsupported type, or the dtype of a term differs.
+            ValueError: for a wrong shape of a term, an index out of range, or terms of an unknown
+                edge type.
+            RuntimeError: under torch.jit.trace, if attention weights are recorded and the layer
+                computes edge by edge without them, or by torch if x has another width or dtype than
+                the layer.
         """
         projected = {key: self.proj[key](x) for key, x in x_dict.items()}
         # Before the features of its ends, so that an unknown edge type raises PyG's exception.
@@ -130,7 +136,7 @@ class HANConv(pyg.HANConv, AttentionConv):
     def _ends(self, vectors: tuple[Tensor, Tensor], y_src: Tensor, y_dst: Tensor) -> Nodes:
         """Return the scores a_d . h_i, the scores a_s . h_j, and the values h_j and h_i for one
         edge type with the vectors (a_s, a_d), [1, h, c] each, from the projected features [m, h *
-        c] and [n, h * c].
+        c] and [n, h * c]. Raises the errors of :func:`node_scores`.
         """
         value, value_dst = (y.unflatten(-1, (self.heads, -1)) for y in (y_src, y_dst))
         (key,) = head_scores(value, vectors[0])
@@ -160,7 +166,8 @@ class HANConv(pyg.HANConv, AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the values of the source nodes, [e, h * c], multiplied by the attention weights.
+        """Return the values of the source nodes, [e, h * c], multiplied by the attention weights
+        after dropout.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels. The
         values of sources are [e, h, c], the scores alpha of both ends [e, h], and ``index`` [e] is

@@ -68,9 +68,11 @@ class HEATConv(pyg.HEATConv, AttentionConv):
           edges
 
     Raises:
-        TypeError: for edges of another type, dtypes that differ, or types that are not integers.
+        TypeError: for edges of another type, types that are not integers, or a dtype of another
+            input than x that differs.
         ValueError: for a wrong shape or setting, an index or a type out of range, or missing edge
             features.
+        RuntimeError: by torch, if x has another width or dtype than the layer.
 
     Reference:
         Mo et al., "Heterogeneous edge-enhanced graph attention network for multi-agent trajectory
@@ -102,7 +104,7 @@ class HEATConv(pyg.HEATConv, AttentionConv):
         attn_bias: OptTensor = None,
     ) -> Tensor:
         """Compute the attention along the edges of all types. The first call of a layer with the
-        width -1 creates its weights.
+        width -1 creates its weights. The attention weights are passed to the active recordings.
 
         Args:
             x: node features, see Shapes.
@@ -117,10 +119,13 @@ class HEATConv(pyg.HEATConv, AttentionConv):
             The new node features.
 
         Raises:
-            ValueError: if an input has a wrong shape, an index or a type is out of range, or
-                edge_attr is missing.
+            ValueError: if x is not two-dimensional, another input has a wrong shape, an index or a
+                type is out of range, or edge_attr is missing.
             TypeError: if types are not integers, the edges have an unsupported type, or for a dtype
-                that differs from the layer.
+                of another input than x that differs from the layer.
+            RuntimeError: under torch.jit.trace, if attention weights are recorded and the layer
+                computes edge by edge without them, or by torch if x has another width or dtype than
+                the layer.
         """
         if x.dim() != 2:
             raise ValueError(
@@ -145,7 +150,8 @@ class HEATConv(pyg.HEATConv, AttentionConv):
     ) -> Tensor:
         """Return the weighted sums of the values, [n, h, c], from the projected nodes x [n, c], the
         types [e] and the features [e, edge_dim] of the edges. Raises RuntimeError if the layer
-        computes edge by edge and attention weights are recorded.
+        computes edge by edge and attention weights are recorded, and ValueError if a subclass
+        overrides the method that reads one of the ``terms``.
         """
         if not self.fused:
             kinds = F.leaky_relu(self.edge_type_emb(edge_type), self.negative_slope)
@@ -205,7 +211,8 @@ class HEATConv(pyg.HEATConv, AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the values of the source nodes, [e, h, c], multiplied by the attention weights.
+        """Return the values of the source nodes, [e, h, c], multiplied by the attention weights
+        after dropout.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels. The
         projected features of both ends are [e, c], the embedded types [e, edge_type_emb_dim], the

@@ -56,9 +56,10 @@ class HGTConv(pyg.HGTConv, AttentionConv):
           edges gets the bias of W, mixed with x by the skip connection
 
     Raises:
-        TypeError: if the edges have an unsupported type, or the dtypes differ.
+        TypeError: if the edges have an unsupported type, or the dtype of a term differs.
         ValueError: if heads does not divide out_channels, a shape is wrong, or an index is out of
             range.
+        RuntimeError: by torch, if x has another width or dtype than the layer.
 
     Reference:
         Hu et al., "Heterogeneous graph transformer" (WWW 2020).
@@ -88,7 +89,7 @@ class HGTConv(pyg.HGTConv, AttentionConv):
         attn_bias: dict[EdgeType, Tensor] | None = None,
     ) -> dict[NodeType, Tensor]:
         """Compute the attention along the edges of all types. The first call of a layer with the
-        width -1 creates its weights.
+        width -1 creates its weights. The attention weights are passed to the active recordings.
 
         Args:
             x_dict: node features by node type, see Shapes.
@@ -101,9 +102,12 @@ class HGTConv(pyg.HGTConv, AttentionConv):
 
         Raises:
             ValueError: if an edge type is not one of the layer's, no destination type has features,
-                an input has a wrong shape, or an index is out of range.
+                a term has a wrong shape, or an index is out of range.
             TypeError: if the edges have an unsupported type, or the dtypes of the terms differ.
             KeyError: if the features of a node type of the edges are missing.
+            RuntimeError: under torch.jit.trace, if attention weights are recorded and the layer
+                computes edge by edge without them, or by torch if x has another width or dtype than
+                the layer.
         """
         for key in edge_index_dict:
             if key not in self.edge_types_map:
@@ -170,7 +174,8 @@ class HGTConv(pyg.HGTConv, AttentionConv):
     ) -> Tensor:
         """Compute the attention of all relations by PyG's message passing, with a message for each
         edge: [n, h * c] for the n destinations of all types. Raises RuntimeError if attention
-        weights are recorded.
+        weights are recorded, and ValueError if a subclass overrides the method that reads one of
+        the ``terms``.
         """
         self.record_edge_by_edge(None, joined)
         key = self._apply_relations(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs})

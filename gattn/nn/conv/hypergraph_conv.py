@@ -93,8 +93,10 @@ class HypergraphConv(pyg.HypergraphConv, AttentionConv):
         hyperedge_attr: OptTensor = None,
         num_edges: int | None = None,
     ) -> Tensor:
-        """Aggregate nodes into hyperedges, and hyperedges into nodes. The first call of a layer
-        with the width -1 creates its weights.
+        """Aggregate nodes into hyperedges, and hyperedges into nodes, in training with dropout of
+        the weights. The reversed graph is cached in the graph of the pairs. The first call of a
+        layer with the width -1 creates its weights. The attention weights are passed to the active
+        recordings.
 
         Args:
             x: node features, see Shapes.
@@ -112,6 +114,7 @@ class HypergraphConv(pyg.HypergraphConv, AttentionConv):
             TypeError: for inputs that are not tensors, or dtypes that differ.
             ValueError: for a wrong shape, an index out of range, or attention without hyperedge
                 features.
+            RuntimeError: under torch.jit.trace.
         """
         to_hyperedges = _pairs(hyperedge_index, x, hyperedge_weight, hyperedge_attr, num_edges)
         if hyperedge_weight is not None:
@@ -138,7 +141,8 @@ class HypergraphConv(pyg.HypergraphConv, AttentionConv):
         """Return the attention weight of each pair of a node and its hyperedge, [e, h], from the
         values of nodes, [n, h, c], and the features of hyperedges, [m, d]; None without attention.
         They are after dropout, which draws from torch's random generator in training; a recording
-        gets them before dropout. Raises ValueError if ``hyperedge_attr`` is missing.
+        gets them before dropout. Raises ValueError if ``hyperedge_attr`` is missing, and the errors
+        of :func:`project`.
         """
         if not self.use_attention:
             return None

@@ -104,7 +104,7 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         attn_bias: OptTensor = None,
     ) -> Tensor:
         """Compute the attention along the edges. The first call of a layer with the width -1
-        creates its weights.
+        creates its weights. The attention weights are passed to the active recordings.
 
         Args:
             x: features of the points, see Shapes.
@@ -122,6 +122,8 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
                 random numbers.
             TypeError: if x or pos is not a tensor or a pair of tensors, the edges have an
                 unsupported type, or the dtypes differ.
+            RuntimeError: under torch.jit.trace, or if attention weights are recorded and the layer
+                computes edge by edge without them.
 
         Warns:
             UserWarning: torch finds no compiler, or cannot compile the function of the edges of a
@@ -153,8 +155,9 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         Queries are [n, c], keys and values [m, c], and the positions those of sources [m, 3] and
         destinations [n, 3].
 
-        Each channel is a head, whose score is a sum of a source and a destination term. Raises
-        ValueError or TypeError if the positions have a wrong width or dtype.
+        Each channel is a head, whose score is a sum of a source and a destination term. The weights
+        are passed to the active recordings. Raises ValueError or TypeError if the positions have a
+        wrong width or dtype.
         """
         d_dst, d_src = self._position_terms(*pos, value)
         query_score, key_score = infinite_as_nan(query + d_dst), infinite_as_nan(-(key + d_src))
@@ -197,8 +200,9 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         terms: EdgeTerms,
     ) -> Tensor:  # fmt: skip
         """Return the weighted sums, [n, c], for arbitrary networks; see :meth:`_sum_node_terms` for
-        the arguments. The networks are applied to chunks of the edges. Raises ValueError if a
-        network does not return one row for each edge, or draws random numbers.
+        the arguments. The networks are applied to chunks of the edges, and the weights are passed
+        to the active recordings. Raises ValueError if a network does not return one row for each
+        edge, or draws random numbers.
         """
         difference = edge_sum(pos[1], -pos[0], graph)
         ends = ("destination", query), ("source", key), ("edge", difference)
@@ -235,7 +239,7 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
     ) -> Tensor:  # fmt: skip
         """Return the weighted sums of the values, [n, c], computed by PyG's message passing from
         the arguments of :meth:`_sum_node_terms`. Raises RuntimeError if attention weights are
-        recorded.
+        recorded, and ValueError if a subclass overrides the method that reads one of the ``terms``.
         """
         self.record_edge_by_edge(None, graph)
         # propagate_type: (query: Tensor, key: Tensor, value: Tensor, pos: PairTensor)

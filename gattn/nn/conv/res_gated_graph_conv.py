@@ -109,7 +109,7 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
         edge_weight: OptTensor = None,
     ) -> Tensor:
         """Sum the gated values of the neighbours. The first call of a layer with the width -1
-        creates its weights.
+        creates its weights. The attention weights are passed to the active recordings.
 
         Args:
             x: node features, see Shapes.
@@ -124,6 +124,8 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
             TypeError: if the edges have an unsupported type, or the dtypes differ.
             ValueError: for a wrong shape, an index out of range, edge features without edge_dim, or
                 edge_dim without edge features.
+            RuntimeError: under torch.jit.trace, or if attention weights are recorded and the layer
+                computes edge by edge without them.
 
         Warns:
             UserWarning: torch finds no compiler, or cannot compile the function of the edges of a
@@ -156,7 +158,8 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
         """Return the sums of the gated values: [n, 1, c], or [n, b, c] for b sets of features, from
-        x [n, d] or [n, b, d] and edge features [e, edge_dim].
+        x [n, d] or [n, b, d] and edge features [e, edge_dim]. The gates are passed to the active
+        recordings. Raises the errors of :meth:`_project_nodes` and of :func:`edgewise`.
         """
         key, query, value = (
             as_heads(self._project_nodes(linear, x))
@@ -218,7 +221,8 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
     ) -> Tensor:
         """Return the gated sums of the values, [n, 1, c], computed by PyG's message passing from
         the arguments of :meth:`_sum`. Without ``edge_dim``, the nodes are projected before their
-        rows are fetched for the edges. Raises RuntimeError if weights are recorded.
+        rows are fetched for the edges. Raises RuntimeError if weights are recorded, and ValueError
+        if a subclass overrides the method that reads one of the ``terms``.
         """
         self.record_edge_by_edge(None, graph)
         key, query, value = x_dst, x_src, x_src

@@ -76,8 +76,9 @@ class RGATConv(pyg.RGATConv, AttentionConv):
           factor h if ``concat=False``; the bias for a node without edges
 
     Raises:
-        TypeError: if the edges have an unsupported type, or the dtypes differ.
+        TypeError: if the edges have an unsupported type, or the dtype of a term differs.
         ValueError: for a wrong shape or option, or an index or type out of range.
+        RuntimeError: by torch, if x or edge_attr has another width or dtype than the layer.
 
     Reference:
         Busbridge et al., "Relational graph attention networks" (2019); Zhang and Xie, "Improving
@@ -139,7 +140,8 @@ class RGATConv(pyg.RGATConv, AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Any:
-        """Compute the attention along the edges of all relations.
+        """Compute the attention along the edges of all relations. The attention weights are passed
+        to the active recordings.
 
         Args:
             x: node features, see Shapes.
@@ -159,10 +161,13 @@ class RGATConv(pyg.RGATConv, AttentionConv):
             ``(out, adj_t)`` with alpha as its values.
 
         Raises:
-            ValueError: if an input has a wrong shape, an index is out of range, edge_type is
-                missing or out of range, or edge_attr is passed to a layer without edge_dim.
+            ValueError: if an input has another number of rows or dimensions, an index is out of
+                range, edge_type is missing or out of range, or edge_attr is passed to a layer
+                without edge_dim.
             TypeError: if edge_type does not contain integers, the edges have an unsupported type,
-                or the dtypes differ.
+                or the dtype of a term differs.
+            RuntimeError: under torch.jit.trace, or by torch if x or edge_attr has another width or
+                dtype than the layer.
         """
         if x.dim() != 2:
             raise ValueError(
@@ -190,8 +195,9 @@ class RGATConv(pyg.RGATConv, AttentionConv):
     ) -> tuple[Tensor, Tensor]:
         """Return the outputs of the nodes x [n, d] and the attention weights [e, h * dim], given
         the relation [e] and the features [e, edge_dim] of each edge; projections are computed once
-        for each pair of a node and a relation. Raises TypeError or ValueError for invalid edge
-        types.
+        for each pair of a node and a relation. The outputs are computed after dropout. Raises
+        TypeError or ValueError for invalid edge types, and ValueError for edge features without
+        edge_dim.
         """
         typed = typed_graph(graph, edge_type, self.num_relations)
         weight = self._weight()
@@ -307,7 +313,7 @@ class RGATConv(pyg.RGATConv, AttentionConv):
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels. The
         features of both ends are [e, d], the relations [e] int64, and ``index`` [e] is the
-        destination.
+        destination. Raises ValueError for edge features without edge_dim.
         """
         weight = self._weight()[edge_type]
         projected_i, value = (
@@ -340,9 +346,9 @@ class RGATConv(pyg.RGATConv, AttentionConv):
     def _weighted_values(
         self, alpha: Tensor, value: Tensor, index: Tensor, nodes: int | None
     ) -> Tensor:
-        """Return the values [e, h * c] multiplied by the attention weights [e, h * dim], after the
-        cardinality preservation ``mod``: [e, h, c], or [e, h, dim, c] in the multiplicative mode.
-        ``index`` [e] are the destinations, of which there are ``nodes``.
+        """Return the values [e, h * c] multiplied by the attention weights [e, h * dim] after
+        dropout, after the cardinality preservation ``mod``: [e, h, c], or [e, h, dim, c] in the
+        multiplicative mode. ``index`` [e] are the destinations, of which there are ``nodes``.
         """
         shape = (self.heads,) if self.attention_mode == MODES[0] else (self.heads, self.dim)
         value = value.unflatten(-1, (self.heads, *(1,) * (len(shape) - 1), -1))

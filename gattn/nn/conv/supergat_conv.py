@@ -121,7 +121,7 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
     ) -> Tensor:
         """Compute the attention along the edges. In training, also keep the logits of edges and
         negative pairs for :meth:`get_attention_loss`. The first call of a layer with the width -1
-        creates its weights.
+        creates its weights. The attention weights are passed to the active recordings.
 
         Args:
             x: node features, see Shapes.
@@ -137,6 +137,8 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
         Raises:
             TypeError: if the edges have an unsupported type, or the dtypes differ.
             ValueError: for a wrong shape or an index out of range.
+            RuntimeError: under torch.jit.trace, or if attention weights are recorded and the layer
+                computes edge by edge without them.
         """
         x, _ = node_pair(x)
         graph, _ = read_edges(edge_index, None, x, x, self_loops=self.add_self_loops)
@@ -154,7 +156,7 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
         """Return the outputs [n, h, c] from the values [n, h, c] and the logits [e, h]: by the
         fused operators, or by PyG's message passing if ``logits`` is None or the layer computes
         edge by edge. Raises RuntimeError if message passing is used and attention weights are
-        recorded.
+        recorded, and ValueError if a subclass overrides the method that reads one of the ``terms``.
         """
         if logits is None or not self.fused:
             self.record_edge_by_edge(None, graph)
@@ -165,7 +167,8 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
         return attend_with_score(score, value, graph, terms=terms, dropout=self.dropout_now())[0]
 
     def message(self, edge_index_i: Tensor, x_i: Tensor, x_j: Tensor, size_i: int | None) -> Tensor:
-        """Return the values of the source nodes, [e, h, c], multiplied by the attention weights.
+        """Return the values of the source nodes, [e, h, c], multiplied by the attention weights
+        after dropout.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels. The
         values of both ends are [e, h, c], and ``edge_index_i`` [e] is the destination.
@@ -240,15 +243,15 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
         return sample_within_graphs(graph, batch, count, symmetric=self.is_undirected)
 
     def _logits(self, value: Tensor, graph: Graph) -> Tensor:
-        """Return the logits of the attention loss, v_i . v_j; for "SD", they are divided by
-        sqrt(c): [e, h].
+        """Return the logits of the attention loss, v_i . v_j, from the values [n, h, c]; for "SD",
+        they are divided by sqrt(c): [e, h].
         """
         logits = edge_dot(value, value, graph)
         return logits if self.attention_type == "MX" else logits / math.sqrt(self.out_channels)
 
     def _scores(self, value: Tensor, logits: Tensor, graph: Graph) -> Tensor:
         """Return the scores s_ij before the LeakyReLU, [e, h], computed from the values [n, h, c]
-        and the logits [e, h].
+        and the logits [e, h]. Raises the errors of :func:`node_scores`.
         """
         if self.att_l is None or self.att_r is None:
             return logits

@@ -90,7 +90,7 @@ class TransformerConv(pyg.TransformerConv, AttentionConv):
         attn_bias: OptTensor = None,
     ) -> Any:
         """Compute the attention along the edges. The first call of a layer with the width -1
-        creates its weights.
+        creates its weights. The attention weights are passed to the active recordings.
 
         Args:
             x: node features, see Shapes.
@@ -111,6 +111,8 @@ class TransformerConv(pyg.TransformerConv, AttentionConv):
                 missing in a layer with edge_dim or passed to a layer without it.
             TypeError: if the edges have an unsupported type, or an input does not have the dtype of
                 the layer.
+            RuntimeError: under torch.jit.trace, or if attention weights are recorded and the layer
+                computes edge by edge without them.
         """
         x_src, x_dst = node_pair(x)
         graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst)
@@ -170,6 +172,7 @@ class TransformerConv(pyg.TransformerConv, AttentionConv):
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels. The
         queries, keys and values of the ends are [e, h, c], and ``index`` [e] is the destination.
+        Raises ValueError for edge features without edge_dim.
         """
         if edge_attr is not None:
             edge_value = self.edge_values(edge_attr, key_j.shape[1])

@@ -144,6 +144,9 @@ def project_pairs(x: Tensor, weight: Tensor, pairs: Pairs | None) -> Tensor:
 
     Returns:
         One row for each pair and each row of no pair, [p, b * c].
+
+    Raises:
+        TypeError: for features that are not floating.
     """
     blocks = weight.shape[1]
     if pairs is not None and not pairs.groups:
@@ -208,7 +211,7 @@ def checked_types(name: str, type_index: Any, rows: int, types: int | None) -> T
     """Check the type of each row; return the types as [rows] int64.
 
     Types must be in [0, types), or just non-negative if ``types`` is None. The range is read from
-    the device once per tensor; compiled code asserts it.
+    the device once per tensor and cached; compiled code asserts it.
 
     Raises:
         TypeError: for anything but a tensor of integers.

@@ -66,7 +66,7 @@ class AttentionalAggregation(SegmentReadout, pyg.AttentionalAggregation):
     ) -> Tensor:
         """Compute one row for each graph; x may have a batch dimension before the nodes (``dim=1``
         or -2). The arguments and the errors that are raised are those of
-        :meth:`SegmentReadout.forward`.
+        :meth:`SegmentReadout.forward`, and the errors of the networks.
         """
         if x.dim() != 3 or dim not in (1, -2):
             return super().forward(x, index, ptr, dim_size, dim)
@@ -75,8 +75,9 @@ class AttentionalAggregation(SegmentReadout, pyg.AttentionalAggregation):
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         """Return the sums of the values of each segment, weighted by the softmax of their gates:
-        [g, out_channels], or [b, g, out_channels] for x [b, n, in_channels]. Raises ValueError if
-        the width of the gate does not divide the number of features.
+        [g, out_channels], or [b, g, out_channels] for x [b, n, in_channels]. The weights are passed
+        to the active recordings. Raises ValueError if the width of the gate does not divide the
+        number of features.
         """
         gate = _apply(self.gate_mlp, self.gate_nn, x, segments)
         value = _apply(self.mlp, self.nn, x, segments)

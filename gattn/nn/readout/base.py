@@ -24,7 +24,8 @@ class SegmentReadout(Readout):
         dim: int = -2,
         max_num_elements: int | None = None,
     ) -> Tensor:
-        """Compute one row for each graph from the nodes of the graph.
+        """Compute one row for each graph from the nodes of the graph. The attention weights are
+        passed to the active recordings.
 
         Args:
             x: node features, [n, d].
@@ -44,6 +45,7 @@ class SegmentReadout(Readout):
             TypeError: for inputs that are not tensors, or an index or ptr that is not int32 or
                 int64.
             ValueError: for a wrong shape or dimension, or an index or ptr out of range.
+            RuntimeError: under torch.jit.trace.
         """
         segments = segment_graph(x, index, ptr, dim_size, dim)
         return self._reduce(x, segments, max_num_elements)
@@ -74,6 +76,7 @@ class SegmentReadout(Readout):
             TypeError: for inputs that are not tensors, or an index or ptr that is not int32 or
                 int64.
             ValueError: for a wrong shape or dimension, or an index or ptr out of range.
+            RuntimeError: under torch.jit.trace.
         """
         segments = segment_graph(x, index, ptr, dim_size, dim)
         return self._weights(x, segments, max_num_elements)

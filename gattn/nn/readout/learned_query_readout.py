@@ -142,7 +142,10 @@ class LearnedQueryReadout(SegmentReadout):
         return edge_softmax(self._score(x), segments).view(-1, self.num_queries, self.heads)
 
     def _pool(self, x: Tensor, segments: Graph) -> Tensor:
-        """Return the weighted sum of the values for each graph and query, [g, k, h * c]."""
+        """Return the weighted sum of the values for each graph and query, [g, k, h * c], from the
+        rows x [n, in_channels], in training with dropout. The weights are passed to the active
+        recordings. Raises the errors of :meth:`_score`.
+        """
         dropout = self.dropout if self.training else 0.0
         if is_product(self.lin_value):
             weight = self.lin_value.weight.unflatten(0, (self.heads, -1))
@@ -153,7 +156,8 @@ class LearnedQueryReadout(SegmentReadout):
 
     def _score(self, x: Tensor) -> Tensor:
         """Return the scores q . W_k x / sqrt(c), [n, k * h]; the heads of a query are adjacent.
-        Raises ValueError or TypeError if x has a wrong width or dtype and lin_key is a plain layer.
+        Raises ValueError or TypeError if x has a wrong width or dtype and lin_key is a plain layer,
+        and RuntimeError under torch.jit.trace.
         """
         if not is_plain(self.lin_key):
             query = self.query.unflatten(1, (self.heads, -1))

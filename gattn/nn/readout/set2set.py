@@ -80,8 +80,9 @@ class Set2Set(SegmentReadout, pyg.Set2Set, Twin):
     ) -> tuple[Tensor, Tensor | None]:
         """Return the result [q_T, r_T] of each graph, [g, 2 d], and the attention weights of the
         last step, [n, 1]. Without steps, the result is zeros. The weights are None unless
-        ``want_weights`` is True and there is a step and a segment. Raises ValueError or TypeError
-        if x has a wrong width or dtype.
+        ``want_weights`` is True and there is a step and a segment. The weights of every step are
+        passed to the active recordings. Raises ValueError or TypeError if x has a wrong width or
+        dtype.
         """
         check_features("x", x, self.in_channels, self.lstm.weight_ih_l0)
         value = x.unsqueeze(1)

@@ -93,7 +93,7 @@ class SoftmaxAggregation(SegmentReadout, pyg.SoftmaxAggregation, Twin):
     ) -> Tensor:
         """Return the weight of each element of x; the tensor has the shape of x.
 
-        The arguments are the same as for :class:`SegmentReadout`.
+        The arguments and the errors are those of :meth:`forward`.
         """
         rows = self._rows(x, dim)
         weights = super().attention_weights(rows.unsqueeze(-1).flatten(1), index, ptr, dim_size)
@@ -117,7 +117,9 @@ class SoftmaxAggregation(SegmentReadout, pyg.SoftmaxAggregation, Twin):
         return x.movedim(dim, 0)
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
-        """Return the weighted sum of each feature over the rows of each segment, [g, d]."""
+        """Return the weighted sum of each feature of x [n, d] over the rows of each segment, [g,
+        d], and pass the weights to the active recordings. Raises the errors of :meth:`_weights`.
+        """
         alpha = self._weights(x.detach() if self.semi_grad else x, segments, width)
         if is_recording():
             record(alpha, segments)

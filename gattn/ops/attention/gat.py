@@ -125,9 +125,10 @@ def attend_by_score(
     """Sum the values with weights that are the softmax of scores [e, h]: [n, h, c]. The scores and
     ``edge_weight`` [e] are in the caller's edge order.
 
-    This is GAT's attention with zero scores of the nodes. If score and value have different dtypes,
-    as under autocast, the computation runs in the wider one and returns the value's dtype. Raises
-    TypeError or ValueError for inputs whose dtype, device or shape does not fit.
+    This is GAT's attention with zero scores of the nodes. Dropout draws from torch's generator. If
+    score and value have different dtypes, as under autocast, the computation runs in the wider one
+    and returns the value's dtype. Raises TypeError or ValueError for inputs whose dtype, device or
+    shape does not fit.
     """
     if score.dtype != value.dtype:
         checks.check_floats(graph, value=value)

@@ -87,7 +87,7 @@ def feature_sums(
     backend: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""Compute the numerator and the denominator of linear attention. The features may have any
-    sign. The arguments are not checked.
+    sign. Raises the errors of :func:`aggregate` and :func:`edge_dot` for arguments that do not fit.
 
     Args:
         query: q, [n, h, c]. All tensors have the accumulation dtype, fp32 or fp64.

@@ -240,8 +240,8 @@ def attend_sorted(
 ) -> Tensor:
     """Sum the values with weights that are the softmax of sorted scores: [n, h, c].
 
-    Scores, [e, h], and the factors ``edge_weight``, [e], are in CSR order by destination. Raises
-    TypeError or ValueError for inputs that do not fit.
+    Scores, [e, h], and the factors ``edge_weight``, [e], are in CSR order by destination. Dropout
+    draws from torch's generator. Raises TypeError or ValueError for inputs that do not fit.
     """
     graph, (value,) = graph.fetch_source_rows(value)
     graph = graph.by_destination()

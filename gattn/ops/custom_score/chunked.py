@@ -206,7 +206,8 @@ class _Plan(NamedTuple):
         return compile_obstacle(self.call, self.graph.device)
 
     def step(self, function: Callable[..., Any], chunk: Chunk) -> Callable[..., Any]:
-        """Return the function that is called on a chunk. It is compiled if this saves time.
+        """Return the function that is called on a chunk. It is compiled if this saves time; it then
+        warns if torch cannot compile it.
 
         It is not compiled if there are few chunks, complex tensors, or an active dispatch mode.
         """
@@ -237,7 +238,8 @@ class _ChunkedCall(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         """Return the gradients of the tensors, under the autocast state of the forward pass. If a
         second derivative may follow, the function is called on all edges at once. Raises
-        RuntimeError if a buffer of the function's module has changed since the forward pass.
+        RuntimeError if a buffer of the function's module has changed since the forward pass, and
+        ValueError if the function draws random numbers.
         """
         plan: _Plan = ctx.plan
         tensors = ctx.saved_tensors
@@ -312,7 +314,7 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     """Call the function for one chunk of edges after another, and return its results or their sums.
     The tensors are those of the plan's arguments, then the parameters. Raises ValueError if the
     function reads a tensor that requires a gradient and is no argument, or if the shape of its
-    results is wrong.
+    results is wrong or it draws random numbers. Warns if torch cannot compile it.
     """
     output = writer = None
     reader = Reader(plan.graph, tensors, plan.row_kinds)
@@ -438,7 +440,7 @@ def _backward(
 
     If there is no kernel that adds rows of sources in a fixed order, a second pass over the edges,
     sorted by source, follows. The gradient of a tensor that needs none is None. Raises ValueError
-    if the function draws random numbers.
+    if the function draws random numbers. Warns if torch cannot compile it.
     """
     inputs = [tensor.detach() for tensor in tensors]
     needed = _used_tensors(plan, inputs, needed)

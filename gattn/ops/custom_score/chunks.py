@@ -229,7 +229,8 @@ def has_kernel(device: torch.device) -> bool:
     """Return True if there is a C++ kernel that gathers rows and adds them in the order of the
     edges.
 
-    It is not used under a dispatch mode, which could not see the kernel's reads and writes.
+    Raises the errors and the warning of :func:`select`. The kernel is not used under a dispatch
+    mode, which could not see the kernel's reads and writes.
     """
     return select(None, device) == "cpu" and not torch_internals.dispatch_mode_active()
 

@@ -173,9 +173,10 @@ class Family:
         flags: tuple[bool, ...] = (),
     ) -> Tensor:
         """Compute the attention on a backend. By default, the device of the first input determines
-        the backend. Inputs, settings and flags are in the order of the declaration. The inputs are
-        not checked, see :meth:`check`. Raises ValueError for an unknown backend, and RuntimeError
-        if the requested backend cannot run.
+        the backend; if it has no kernels, the reference runs, with one warning. Inputs, settings
+        and flags are in the order of the declaration. The inputs are not checked, see
+        :meth:`check`. Raises ValueError for an unknown backend, and RuntimeError if the requested
+        backend cannot run.
         """
         lead = inputs[0]
         assert lead is not None

@@ -143,8 +143,9 @@ class Operator:
 
     def __call__(self, *args: Any, backend: str | None) -> Any:
         """Run the operator on the named backend. By default, the device of the first input
-        determines the backend. Raises ValueError for an unknown backend, and RuntimeError if the
-        requested backend cannot run.
+        determines the backend; if it has no kernels, the reference runs, with one warning. The
+        other arguments are those of the reference. Raises ValueError for an unknown backend, and
+        RuntimeError if the requested backend cannot run.
         """
         backend = select(backend, args[0].device)
         if backend == "reference":
@@ -159,8 +160,8 @@ class Operator:
         return dict(zip((*self.inputs, *self.reference_args), args))
 
     def _register(self, types: Mapping[str, str]) -> Callable[..., Any]:
-        """Register the schema and all kernels with torch's dispatcher, and return the overload to
-        call.
+        """Register the schema, given the type of each argument in it by name, and all kernels with
+        torch's dispatcher, and return the overload to call.
         """
         name = self.name
         schema_inputs = ", ".join(f"{kind} {n}" for n, kind in types.items())
