@@ -69,7 +69,8 @@ class DistributedGraph(Graph):
     def from_edges(
         cls, edges: Any, partition: Partition, *, group: Group = None
     ) -> DistributedGraph:
-        """Create this process's part of a graph, if every process has all edges.
+        """Create this process's part of a graph, if every process has all edges. All processes must
+        call this method.
 
         Args:
             edges: the whole graph, as :class:`gattn.Graph` takes it, the same in every process.
@@ -80,7 +81,7 @@ class DistributedGraph(Graph):
             The part: the edges into the local nodes, in the caller's order.
 
         Raises:
-            RuntimeError: torch.distributed is not initialised.
+            RuntimeError: torch.distributed is not initialised, or another process has ended.
             TypeError: edges have another type.
             ValueError: an index is out of range, the partition has another number of parts than
                 there are processes, or the partition or the number of edges differs between
@@ -102,7 +103,7 @@ class DistributedGraph(Graph):
         cls, edge_index: Tensor, partition: Partition, *, group: Group = None
     ) -> DistributedGraph:
         """Create this process's part of a graph, if each process has only the edges into its own
-        nodes.
+        nodes. All processes must call this method.
 
         A process needs memory for these edges, for its halo, and for the order of the partition
         unless that is None.
@@ -116,7 +117,7 @@ class DistributedGraph(Graph):
             The part, with all edges of ``edge_index``.
 
         Raises:
-            RuntimeError: torch.distributed is not initialised.
+            RuntimeError: torch.distributed is not initialised, or another process has ended.
             TypeError: indices are not int32 or int64.
             ValueError: an index is out of range, an edge leads into a node of another process, the
                 partition has another number of parts than there are processes, or it differs
@@ -256,7 +257,8 @@ def _peers(group: Group, partition: Partition) -> Peers:
 
 def _check_shared(peers: Peers, partition: Partition, device: torch.device, edges: int = 0) -> None:
     """Raise ValueError in every process if the partition or the number of edges is not the same in
-    all processes.
+    all processes. All processes must call this function; it raises RuntimeError if another process
+    has ended.
     """
     gathered = peers.all_gather([partition.digest, edges], device)
     for name, values in zip(("partition", "number of edges"), zip(*gathered)):

@@ -84,6 +84,9 @@ class Halo:
 
         Returns:
             The halo of this process.
+
+        Raises:
+            RuntimeError: another process has ended.
         """
         first, last = bounds[peers.rank : peers.rank + 2]
         remote = sources[(sources < first) | (sources >= last)].unique()
@@ -103,7 +106,8 @@ class Halo:
         """Return the rows of all source nodes, [m, ...], given those of the local nodes, [n, ...];
         the bytes that are exchanged are added to ``comm_stats``.
 
-        All tensors must have the same dtype, and all processes must call this method.
+        All tensors must have the same dtype, and all processes must call this method. Raises
+        RuntimeError if another process has ended.
         """
         flat = [part.flatten(1) for part in rows]
         sent = torch.cat([part[self.send_index] for part in flat], 1)
@@ -125,7 +129,8 @@ class Halo:
         gradients of the local rows, [n, ...], with the received gradients added.
 
         This is the transpose of :meth:`gather`. Sums run over the processes in rank order, so that
-        two runs give the same bits. All processes must call this method.
+        two runs give the same bits. All processes must call this method. Raises RuntimeError if
+        another process has ended.
         """
         sent = torch.cat([torch.cat(self._remote(grad)).flatten(1) for grad in grads], 1)
         pending = self.peers.all_to_all(sent, self.recv_counts, self.send_counts)
@@ -153,13 +158,15 @@ class Gather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, halo: Halo, *rows: Tensor) -> tuple[Tensor, ...]:
-        """Return the rows of all source nodes, which are local rows and halo rows."""
+        """Return the rows of all source nodes, which are local rows and halo rows. Raises the
+        errors of :meth:`Halo.gather`.
+        """
         ctx.halo = halo
         return halo.gather(rows)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        """Return the gradients of the local rows."""
+        """Return the gradients of the local rows. Raises the errors of :meth:`Halo.scatter_add`."""
         return None, *ScatterAdd.apply(ctx.halo, *grads)
 
 
@@ -168,11 +175,15 @@ class ScatterAdd(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, halo: Halo, *grads: Tensor) -> tuple[Tensor, ...]:
-        """Return the summed gradients of the local rows."""
+        """Return the summed gradients of the local rows. Raises the errors of
+        :meth:`Halo.scatter_add`.
+        """
         ctx.halo = halo
         return halo.scatter_add(grads)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        """Return the gradients of the rows that forward has summed."""
+        """Return the gradients of the rows that forward has summed. Raises the errors of
+        :meth:`Halo.gather`.
+        """
         return None, *Gather.apply(ctx.halo, *grads)

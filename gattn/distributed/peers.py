@@ -64,7 +64,9 @@ class Peers:
         return wait
 
     def all_gather(self, numbers: Sequence[int], device: torch.device) -> list[list[int]]:
-        """Return the numbers of every process. All processes must pass equally many numbers."""
+        """Return the numbers of every process. All processes must pass equally many numbers. Raises
+        RuntimeError if another process has ended.
+        """
         rows = torch.tensor([numbers] * self.size, device=device)
         gathered = self.all_to_all(rows, [1] * self.size, [1] * self.size)()
         return gathered.tolist()

@@ -114,12 +114,14 @@ class Watch:
 
     def _statuses(self) -> dict[int, str]:
         """Return a dictionary from the rank of each other process to its last heartbeat or final
-        status.
+        status; "" before the first. Raises RuntimeError if the store cannot be reached.
         """
         return {rank: self._read(f"status{rank}") for rank in self._others}
 
     def _reported_failure(self) -> str:
-        """Return the name and the final status of a process that failed; "" if none failed."""
+        """Return the name and the final status of a process that failed; "" if none failed. Raises
+        RuntimeError if the store cannot be reached.
+        """
         for rank, status in self._statuses().items():
             if status.startswith(FAILED):
                 return f"{self._name(rank)} {status}"
@@ -133,15 +135,19 @@ class Watch:
         return f"rank {rank} of {self.size} ({self._read(f'name{rank}') or 'never seen'})"
 
     def _stored_failure(self) -> str:
-        """Return the first failure that was written to the store; "" if there is none."""
+        """Return the first failure that was written to the store; "" if there is none. Raises
+        RuntimeError if the store cannot be reached.
+        """
         return self._read("failure")
 
     def _read(self, key: str) -> str:
-        """Return a value from the store without waiting; "" if the key does not exist."""
+        """Return a value from the store without waiting; "" if the key does not exist. Raises
+        RuntimeError if the store cannot be reached.
+        """
         return self.store.get(key).decode() if self.store.check([key]) else ""
 
     def _store_failure(self, failure: str) -> str:
         """Write a failure to the store unless it already contains one; return the failure in the
-        store.
+        store. Raises RuntimeError if it cannot be reached.
         """
         return self.store.compare_set("failure", "", failure).decode()

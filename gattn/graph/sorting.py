@@ -130,7 +130,8 @@ def other_edges(loops: Tensor) -> Tensor:
 
 @torch.library.custom_op("gattn::other_edges", mutates_args=())
 def _other_edges_traced(loops: Tensor) -> Tensor:
-    """Compute the positions in a custom operator.
+    """Return the positions, int64, of the edges that are no self-loops, given a mask of the
+    self-loops, [e], in a custom operator.
 
     Without ``fullgraph=True``, torch.compile ends a graph at an operator of torch whose result has
     a data-dependent size.

@@ -50,10 +50,11 @@ def pooling_graph(index: Tensor, num_queries: int = 1, num_graphs: int | None = 
 
 
 def check_index(index: Tensor, num_graphs: int | None) -> int:
-    """Check the tensor that contains the graph of each node, [n], and return the number of graphs.
-    Raises TypeError unless it is an integer tensor, and ValueError for a wrong shape, an index out
-    of range, or under torch.export without num_graphs. The range is read from the device; compiled
-    code with num_graphs checks it at run time.
+    """Check the tensor that contains the graph of each node, [n], and return the number of graphs
+    (0 without nodes, unless ``num_graphs`` is another number). Raises TypeError unless it is an
+    integer tensor, and ValueError for a wrong shape, an index out of range, or under torch.export
+    without num_graphs. The range is read from the device; compiled code with num_graphs checks it
+    at run time.
     """
     if num_graphs is not None:
         check_count("num_graphs", num_graphs)

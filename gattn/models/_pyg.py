@@ -19,7 +19,9 @@ class PyGModel(pyg_internals.Twin):
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
-        """Raise ValueError for negative widths, and for a dropout that is not a probability."""
+        """Raise ValueError for negative widths, and for a dropout that is not a probability; raise
+        TypeError for a dropout that is not a number.
+        """
         widths = {k: arguments[k] for k in ("in_channels", "edge_dim") if k in arguments}
         check_at_least(0, **widths)
         for name, value in arguments.items():

@@ -80,7 +80,8 @@ class AttentiveFP(pyg.AttentiveFP, PyGModel):
         batch: Tensor,
         batch_size: int | None = None,
     ) -> Tensor:
-        """Compute the output features of molecules, in training with dropout.
+        """Compute the output features of molecules, in training with dropout. The attention weights
+        of the layers are passed to the active recordings.
 
         Args:
             x: atom features, see Shapes.

@@ -93,7 +93,8 @@ class Polynormer(pyg.Polynormer, PyGModel):
         batch_size: int | None = None,
     ) -> Tensor:
         """Return the log-probabilities of the classes for each node, in training with dropout and
-        new statistics of a BatchNorm.
+        new statistics of a BatchNorm. The attention weights of the layers are passed to the active
+        recordings.
 
         Args:
             x: node features, see Shapes.
@@ -120,7 +121,8 @@ class Polynormer(pyg.Polynormer, PyGModel):
 
     def _attend_locally(self, x: Tensor, graph: Graph) -> Tensor:
         """Return the sum of the outputs of the local layers, [n, h * c]. In training, there is
-        dropout, and a BatchNorm after a layer updates its statistics.
+        dropout, and a BatchNorm after a layer updates its statistics. The attention weights of the
+        layers are passed to the active recordings.
         """
         x = F.dropout(x, self.in_drop, self.training)
         total: Tensor | int = 0

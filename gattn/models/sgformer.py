@@ -84,7 +84,8 @@ class SGFormer(pyg.SGFormer, PyGModel):
         batch_size: int | None = None,
     ) -> Tensor:
         """Return the log-probabilities of the classes for each node, in training with dropout and
-        new statistics of a BatchNorm.
+        new statistics of a BatchNorm. The attention weights of the layers are passed to the active
+        recordings.
 
         Args:
             x: node features, see Shapes.
@@ -98,6 +99,7 @@ class SGFormer(pyg.SGFormer, PyGModel):
         Raises:
             TypeError: the edges have another type, or the dtypes differ.
             ValueError: a shape is wrong, or an index is out of range.
+            RuntimeError: under torch.jit.trace.
         """
         x_attention = self.trans_conv(x, batch, batch_size)
         x_conv = self.graph_conv(x, edge_index)
@@ -115,7 +117,8 @@ class SGModule(pyg.SGModule):
         self, x: Tensor, batch: Tensor | None = None, batch_size: int | None = None
     ) -> Tensor:
         """Apply the attention layers, in training with dropout, to node features [n, in_channels]:
-        [n, hidden_channels]. The arguments and errors are those of :meth:`SGFormer.forward`.
+        [n, hidden_channels]. The attention weights of the layers are passed to the active
+        recordings. The arguments and errors are those of :meth:`SGFormer.forward`.
         """
         x = _project_input(self, x)
         for layer, attention in enumerate(self.attns, 1):

@@ -35,7 +35,7 @@ def edge_softmax(score: Tensor, graph: Graph, *, backend: str | None = None) -> 
         have the score -inf, their weights are zero.
 
     Raises:
-        TypeError: for a dtype that is not floating.
+        TypeError: for a graph that is not a Graph, or a dtype that is not floating.
         ValueError: for a wrong shape, device or backend.
         RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 
@@ -129,7 +129,7 @@ def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, backend: str | Non
         [n, h, c] in the dtype of value; zeros for a node with no incoming edge.
 
     Raises:
-        TypeError: for dtypes that differ or are not floating.
+        TypeError: for a graph that is not a Graph, or dtypes that differ or are not floating.
         ValueError: for a wrong shape, device or backend.
         RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 
@@ -167,7 +167,7 @@ def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, backend: str | None = 
         [e, h] in the caller's edge order; no rows without edges.
 
     Raises:
-        TypeError: for dtypes that differ or are not floating.
+        TypeError: for a graph that is not a Graph, or dtypes that differ or are not floating.
         ValueError: for a wrong shape, device or backend.
         RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 

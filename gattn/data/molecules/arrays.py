@@ -75,7 +75,10 @@ def boundaries(length: Tensor) -> Tensor:
 
 
 def join(graphs: Sequence[tuple[Tensor, Tensor, Tensor]]) -> MoleculeArrays:
-    """Concatenate the tensors ``(x, edge_index, edge_attr)`` of several molecules."""
+    """Concatenate the tensors ``(x, edge_index, edge_attr)`` of several molecules, with shapes as
+    in :class:`MoleculeArrays`. Without molecules, all tensors have no rows, and the boundaries are
+    [0].
+    """
     return MoleculeArrays(
         torch.cat([torch.empty(0, len(ATOM_FEATURES)), *(x for x, _, _ in graphs)]),
         torch.cat([torch.empty(2, 0, dtype=torch.int64), *(edges for _, edges, _ in graphs)], 1),

@@ -164,7 +164,8 @@ class MoleculeBuilder:
 
     def labels(self) -> dict[int, Configurations]:
         """Return the stereo labels of those molecules that have any, as a dictionary by molecule
-        index.
+        index. The molecules that were added so far are finished first; the dictionary is the
+        builder's own and grows with later molecules.
         """
         self._graphs()
         return self._labels

@@ -223,6 +223,7 @@ def batch_molecules(molecules: Molecules | Sequence[Data]) -> Data:
 
     Raises:
         TypeError: ``molecules`` contains other objects.
+        KeyError: a ``Data`` has no ``x``, ``edge_index`` or ``edge_attr``.
 
     >>> from gattn.data import smiles_to_data
     >>> batch = batch_molecules([smiles_to_data("CC"), smiles_to_data("O")])

@@ -84,7 +84,7 @@ class LinearAttention(CompositeModule):
         dim_size: int | None = None,
     ) -> Tensor:
         """Compute the attention within each graph. For an active recording, also compute its
-        weights.
+        weights; this reads the sizes of the graphs from the device.
 
         Args:
             x: node features, [n, channels].

@@ -70,7 +70,7 @@ class PolynormerAttention(pyg.PolynormerAttention, Twin):
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
         """Raise ValueError for heads below 1, negative widths, or a dropout that is not a
-        probability.
+        probability; raise TypeError for a dropout that is not a number.
         """
         check_at_least(1, heads=arguments["heads"])
         check_at_least(0, **{name: arguments[name] for name in ("channels", "head_channels")})

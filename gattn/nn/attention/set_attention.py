@@ -24,7 +24,8 @@ class SetModule(Twin):
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
         """Raise ValueError for a dropout that is not a probability, for heads that do not divide
-        the channels, for less than one query or point, or for a negative number of blocks.
+        the channels, for less than one query or point, or for a negative number of blocks; raise
+        TypeError for a dropout that is not a number.
         """
         check_probability("dropout", arguments["dropout"])
         check_heads_divide(arguments["heads"], channels=arguments["channels"])

@@ -79,7 +79,7 @@ class SGFormerAttention(pyg.SGFormerAttention, Twin):
         dim_size: int | None = None,
     ) -> Tensor:
         """Compute the attention within each graph. For an active recording, also compute its
-        weights.
+        weights; this reads the sizes of the graphs from the device.
 
         Args:
             x: node features, see Shapes.
@@ -122,7 +122,8 @@ def _unit(x: Tensor) -> Tensor:
 
 def _record_weights(query: Tensor, key: Tensor, sets: Sets) -> None:
     """Compute and record the attention weights of all pairs of nodes within a set, [e, h], from
-    normalised queries and keys [n, h, c]; the keys of padded rows are zero.
+    normalised queries and keys [n, h, c]; the keys of padded rows are zero. Reads the sizes of the
+    sets from the device.
     """
     pairs, _ = within(sets.segments)
     source, destination = pairs.edge_index

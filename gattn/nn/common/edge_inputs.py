@@ -193,7 +193,7 @@ def _entries(adj_t: Any) -> tuple[Tensor, Tensor]:
 
 def _count_edges(edge_index: Any) -> int:
     """Return the number of edges in the caller's format; an undirected edge of networkx counts
-    once.
+    once. Raises the errors of :func:`as_graph` for other types.
     """
     if is_networkx(edge_index):
         return edge_index.number_of_edges()

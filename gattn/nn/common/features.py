@@ -100,7 +100,8 @@ def merge_heads(out: Tensor, heads: int, x: Tensor, concat: bool) -> Tensor:
 
 def tile_heads(per_head: Tensor, dim: int, heads: int) -> Tensor:
     """Repeat the h heads in one dimension of a tensor b times, so that it has ``heads`` = b * h
-    heads.
+    heads, in the order of the copies. A tensor with this number of heads is returned itself;
+    ``heads`` must be a multiple of h.
     """
     if per_head.shape[dim] == heads:
         return per_head

@@ -200,7 +200,8 @@ def points_to_segments(segments: Graph, points: int) -> Graph:
 
 def lay_out(source: Tensor, destination: Tensor, size: tuple[int, int]) -> Graph:
     """Return the graph of these edges [e] with the size (m, n). Under torch.compile, only
-    operations that it can trace are used.
+    operations that it can trace are used, and the indices are not checked; otherwise, raises
+    ValueError for an index out of range.
     """
     if torch.compiler.is_compiling():
         return Graph.from_layout(reference.build(source, destination, *size))

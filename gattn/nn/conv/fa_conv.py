@@ -232,8 +232,9 @@ class FAConv(pyg.FAConv, AttentionConv):
 def _add_identity(adj_t: Any, weight: Tensor, x: Tensor) -> Tensor:
     """Add the identity matrix to a sparse adjacency matrix, for a graph with self-loops.
 
-    Returns the values [e, 1] of the edges other than self-loops, then the values of the self-loops.
-    As in PyG, the diagonal of a SparseTensor is set to one and not increased by one.
+    Returns the values [e, 1] of the edges other than self-loops, then the values of the self-loops,
+    from the values of all edges, ``weight`` [e, 1]. As in PyG, the diagonal of a SparseTensor is
+    set to one and not increased by one. Raises the errors of :func:`read_edges`.
     """
     source, destination = read_edges(adj_t, None, x, x)[0].edge_index
     loops = source == destination

@@ -178,7 +178,8 @@ class GATConv(pyg.GATConv, AttentionConv):
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, Tensor]:
         """Return the outputs [n, h, c] and the attention weights [e, h] before dropout, computed by
-        PyG's message passing. Raises ValueError or TypeError if the edge features do not fit.
+        PyG's message passing. Raises ValueError or TypeError if the edge features do not fit, and
+        RuntimeError under torch.jit.trace.
         """
         edge_index, edge_attr = graph.edge_index, self.edge_features(edge_attr, graph)
         is_size_known = nodes.value_dst is not None or graph.num_src == graph.num_dst
@@ -229,7 +230,8 @@ class GATConv(pyg.GATConv, AttentionConv):
         If a self-loop's features are a linear function of the other edges' features, so is its
         score. Then the scores [e, h] are reduced, which is cheaper than reducing the features,
         unless the self-loops' features are cached. A layer without ``edge_dim`` warns once that it
-        ignores the features. Raises ValueError or TypeError if their width or dtype is wrong.
+        ignores the features. Raises ValueError or TypeError if their width or dtype is wrong, and
+        RuntimeError under torch.jit.trace.
         """
         if edge_attr is None:
             return None

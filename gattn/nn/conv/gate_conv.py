@@ -124,7 +124,8 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
 
     def _check(self, edge_attr: OptTensor) -> None:
         """Check that edge_attr has the width that W_1 expects in addition to the node features.
-        Raises TypeError if it is missing or has another dtype, and ValueError for another width.
+        Raises TypeError if it is missing or has another dtype, and ValueError for another width,
+        and RuntimeError under torch.jit.trace.
         """
         weight = readable_weight(self.lin1)
         if weight is None:
@@ -137,7 +138,7 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
         """Return the outputs [n, c] of the nodes x [n, d] with edge features [e, edge_dim], by one
         operator or, if it is not possible, edge by edge. The weights are passed to the active
         recordings. Raises ValueError if a subclass overrides the method that reads one of the
-        ``terms``.
+        ``terms``, and RuntimeError by torch if a width does not fit.
         """
         if not self.fused:
             # edge_updater_type: (x: Tensor, edge_attr: Tensor)

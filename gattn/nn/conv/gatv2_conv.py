@@ -150,7 +150,8 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, Tensor]:
         """Return the outputs [n, h, c] and the attention weights [e, h] before dropout, computed by
-        PyG's message passing. Raises ValueError or TypeError if the edge features do not fit.
+        PyG's message passing. Raises ValueError or TypeError if the edge features do not fit, and
+        RuntimeError under torch.jit.trace.
         """
         edge_index, edge_attr = graph.edge_index, self.edge_features(edge_attr, graph)
         x = nodes.key, nodes.query

@@ -290,7 +290,9 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
         size_i: int | None,
     ) -> Tensor:
         """Return the messages of the edges, [e, h, c], multiplied by their weights, from the
-        features [e, d] of their ends (only edge by edge).
+        features [e, d] of their ends (only edge by edge). ``edge_index_i`` [e] are the
+        destinations, and ``size_i`` is their number, which is read from ``edge_index_i`` if it is
+        None. Raises the errors of torch if the widths do not fit.
         """
         message = self._message(x_i, x_j, edge_attr)
         if not self.attention:
@@ -314,7 +316,8 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
     def _checked(self, edge_attr: OptTensor) -> OptTensor:
         """Check the edge features; return them as [e, in_edge_channels], or None if there are none.
         Raises ValueError if the layer has no in_edge_channels or the width is wrong, and TypeError
-        for a wrong dtype. The first call of a lazy layer creates its weight.
+        for a wrong dtype, and RuntimeError under torch.jit.trace. The first call of a lazy layer
+        creates its weight.
         """
         if edge_attr is None:
             return None

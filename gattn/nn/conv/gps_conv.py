@@ -93,9 +93,9 @@ class GPSConv(pyg.GPSConv, Twin):
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
-        """Raise ValueError for invalid settings. For ``attn_type="exphormer"``, ``arguments`` is
-        changed in place to the multihead attention, because PyG's constructor does not know
-        exphormer; the layer then replaces it.
+        """Raise ValueError for invalid settings, and TypeError for a dropout that is not a number.
+        For ``attn_type="exphormer"``, ``arguments`` is changed in place to the multihead attention,
+        because PyG's constructor does not know exphormer; the layer then replaces it.
         """
         kind, attn_kwargs = arguments["attn_type"], arguments["attn_kwargs"] or {}
         check_probability("dropout", arguments["dropout"])
@@ -112,7 +112,7 @@ class GPSConv(pyg.GPSConv, Twin):
 
     def _complete(self, arguments: dict[str, Any]) -> None:
         """Replace the attention of PyG's layer in place by :class:`ExphormerConv` if it is
-        requested.
+        requested. Raises ValueError or TypeError if its options are invalid.
         """
         if arguments["attn_type"] == "exphormer":
             channels, attn_kwargs = arguments["channels"], arguments["attn_kwargs"] or {}

@@ -227,7 +227,8 @@ class HEATConv(pyg.HEATConv, AttentionConv):
 
     def _checked(self, edge_attr: OptTensor) -> Tensor:
         """Check the edge features and return them as [e, edge_dim]. Raises ValueError if they are
-        missing or have a wrong width, and TypeError for a wrong dtype.
+        missing or have a wrong width, and TypeError for a wrong dtype, and RuntimeError under
+        torch.jit.trace.
         """
         if edge_attr is None:
             raise ValueError(f"{self} needs edge_attr")

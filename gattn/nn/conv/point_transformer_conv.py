@@ -157,7 +157,7 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
 
         Each channel is a head, whose score is a sum of a source and a destination term. The weights
         are passed to the active recordings. Raises ValueError or TypeError if the positions have a
-        wrong width or dtype.
+        wrong width or dtype, and RuntimeError under torch.jit.trace.
         """
         d_dst, d_src = self._position_terms(*pos, value)
         query_score, key_score = infinite_as_nan(query + d_dst), infinite_as_nan(-(key + d_src))
@@ -180,7 +180,8 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         [n, 3]; delta_ij = d_i - d_j.
 
         Positions are taken relative to their mean, so that the difference loses fewer digits.
-        Raises ValueError if the positions have a wrong width, and TypeError for a wrong dtype.
+        Raises ValueError if the positions have a wrong width, and TypeError for a wrong dtype, and
+        RuntimeError under torch.jit.trace.
         """
         linear = cast(Linear, self.pos_nn)
         weight, bias = linear.weight, linear.bias

@@ -209,7 +209,7 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
     def _project_nodes(self, linear: Linear, x: Tensor) -> Tensor:
         """Multiply node features by those columns of a weight that belong to them, and add the
         bias: [n, d] to [n, c], or [n, b, d] to [n, b, c]. Raises ValueError or TypeError if x has a
-        wrong width or dtype.
+        wrong width or dtype, and RuntimeError under torch.jit.trace.
         """
         if self.edge_dim is None:
             return project(linear, x)
@@ -253,7 +253,7 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
     def _checked(self, edge_attr: OptTensor) -> OptTensor:
         """Check the edge features; return them as [e, edge_dim], or None without edge_dim. Raises
         ValueError if they are missing, not expected, or have a wrong width, and TypeError for a
-        wrong dtype.
+        wrong dtype, and RuntimeError under torch.jit.trace.
         """
         if (edge_attr is None) != (self.edge_dim is None):
             expected = "takes no" if self.edge_dim is None else "needs"

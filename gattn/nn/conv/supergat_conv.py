@@ -261,9 +261,10 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
     def _supervise(
         self, logits: Tensor, value: Tensor, graph: Graph, neg_edge_index: Tensor
     ) -> None:
-        """Store the logits [e, h] and labels of the edges, or of a random part of them if
-        ``edge_sample_ratio`` is below 1, and of the negative pairs (2, number) for the attention
-        loss, in ``att_x`` and ``att_y``.
+        """Store the logits [e, h] and labels of the edges, or of a part of them that torch's
+        generator draws if ``edge_sample_ratio`` is below 1, and of the negative pairs (2, number)
+        for the attention loss, in ``att_x`` and ``att_y``. Raises the errors of :func:`as_graph`
+        for the negative pairs.
         """
         if self.edge_sample_ratio < 1:
             dropped = 1.0 - self.edge_sample_ratio

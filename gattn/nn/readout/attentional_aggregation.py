@@ -66,7 +66,8 @@ class AttentionalAggregation(SegmentReadout, pyg.AttentionalAggregation):
     ) -> Tensor:
         """Compute one row for each graph; x may have a batch dimension before the nodes (``dim=1``
         or -2). The arguments and the errors that are raised are those of
-        :meth:`SegmentReadout.forward`, and the errors of the networks.
+        :meth:`SegmentReadout.forward`, and the errors of the networks. The attention weights are
+        passed to the active recordings.
         """
         if x.dim() != 3 or dim not in (1, -2):
             return super().forward(x, index, ptr, dim_size, dim)

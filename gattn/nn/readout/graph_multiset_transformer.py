@@ -60,8 +60,9 @@ class GraphMultisetTransformer(SegmentReadout, pyg.GraphMultisetTransformer, Set
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         """Return the readout of each segment, [g, channels]: k learned queries, encoders among
-        them, and one query of the result; zero for empty segments. Raises ValueError or TypeError
-        if x has a wrong width or dtype.
+        them, and one query of the result; zero for empty segments. The attention weights of the
+        layers are passed to the active recordings. Raises ValueError or TypeError if x has a wrong
+        width or dtype, and RuntimeError under torch.jit.trace.
         """
         check_input("x", x, self.channels, self.pma1.lin)
         points = self.pma1(x, segments).flatten(0, 1)

@@ -128,7 +128,8 @@ class LearnedQueryReadout(SegmentReadout):
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         """Return the readout of each segment, [g, num_queries * c], or [g, num_queries, c] with
-        ``concat=False``; zero for empty segments. Raises the errors of :meth:`_score`.
+        ``concat=False``; zero for empty segments. The attention weights are passed to the active
+        recordings. Raises the errors of :meth:`_score`.
         """
         out = self.lin_out(self._pool(x, segments))
         if self.norm is not None:

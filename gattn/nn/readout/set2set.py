@@ -82,7 +82,7 @@ class Set2Set(SegmentReadout, pyg.Set2Set, Twin):
         last step, [n, 1]. Without steps, the result is zeros. The weights are None unless
         ``want_weights`` is True and there is a step and a segment. The weights of every step are
         passed to the active recordings. Raises ValueError or TypeError if x has a wrong width or
-        dtype.
+        dtype, and RuntimeError under torch.jit.trace.
         """
         check_features("x", x, self.in_channels, self.lstm.weight_ih_l0)
         value = x.unsqueeze(1)

@@ -208,8 +208,9 @@ def _project(equation: str, x: Tensor, weight: Tensor) -> Tensor:
 
 def _edge_term(edge_query: Tensor, edge_attr: Tensor, graph: Graph, backend: str | None) -> Tensor:
     """Compute the edge term (W^T q_i) . a_ij for every edge and head, [e, h], from ``edge_query``,
-    which is W^T q_i, [n, h, d].
+    which is W^T q_i, [n, h, d], and ``edge_attr`` [e, d] in the caller's order.
 
-    The incidence graph has one edge from each edge of the graph to its destination.
+    The incidence graph has one edge from each edge of the graph to its destination. Raises the
+    errors of :func:`edge_dot`.
     """
     return edge_dot(edge_query, edge_attr.unsqueeze(1), graph.incidence(), backend=backend)

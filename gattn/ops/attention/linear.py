@@ -56,7 +56,7 @@ def linear_attention(
         [n, h, c_v] in the dtype of value; zeros where the sum of the scores is zero.
 
     Raises:
-        TypeError: for dtypes that differ or are not floating.
+        TypeError: for segments that are not a Graph, or dtypes that differ or are not floating.
         ValueError: for a wrong shape, device, feature map or backend.
         RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 
@@ -135,7 +135,7 @@ def linear_attention_weights(
         [e, h] in the caller's edge order; zeros if the sum of the scores is zero.
 
     Raises:
-        TypeError: for dtypes that differ or are not floating.
+        TypeError: for a graph that is not a Graph, or dtypes that differ or are not floating.
         ValueError: for a wrong shape, device, feature map or backend.
         RuntimeError: if the backend that ``backend`` or ``GATTN_BACKEND`` selects cannot run.
 
@@ -199,7 +199,7 @@ def _features(
 
 def _outer(x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:
     """Sum the outer products x_j y_j^T over the nodes j of each graph, from x [n, h, a] and y [n,
-    h, b]: [g, a, h, b].
+    h, b]: [g, a, h, b]. Raises the errors of :func:`aggregate`.
     """
     # The weights have shape [n, a * h], because ``aggregate`` repeats the h heads of y for each of
     # the a channels of x.
@@ -211,7 +211,7 @@ def _outer(x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor
 def _inner(x: Tensor, memory: Tensor, segments: Graph, backend: str | None) -> Tensor:
     """Compute y_i = x_i^T S_g for each node i, where g is the graph of the node: [n, h, b].
 
-    x is [n, h, a], and ``memory`` is S, [g, a, h, b].
+    x is [n, h, a], and ``memory`` is S, [g, a, h, b]. Raises the errors of :func:`edge_dot`.
     """
     graphs, channels, heads, width = memory.shape
     rows = memory.transpose(1, 3).reshape(graphs, width * heads, channels)
@@ -226,7 +226,7 @@ class _Outer(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:
         """Return the outer products of x and y, summed over the nodes of each graph
-        (:func:`_outer`), and save x and y.
+        (:func:`_outer`), and save x and y. Raises the errors of :func:`aggregate`.
         """
         ctx.save_for_backward(x, y)
         ctx.settings = segments, backend
@@ -252,7 +252,7 @@ class _Inner(torch.autograd.Function):
         ctx: Any, x: Tensor, memory: Tensor, segments: Graph, backend: str | None
     ) -> Tensor:
         """Return the product of each node with the memory of its graph (:func:`_inner`), and save
-        both.
+        both. Raises the errors of :func:`edge_dot`.
         """
         ctx.save_for_backward(x, memory)
         ctx.settings = segments, backend

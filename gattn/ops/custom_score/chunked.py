@@ -352,9 +352,10 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
 
 def _run_all_at_once(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     """Call the function once on all edges, and return its results or their sums; autograd records
-    the call. The tensors are those of the plan's arguments, then the parameters. A ``function``
-    that draws random numbers is called a second time. Raises ValueError if the function reads
-    another tensor that requires a gradient.
+    the call. The tensors are those of the plan's arguments, then the parameters. The function is
+    called a second time if the state of the random generator has changed. Raises ValueError if the
+    function reads another tensor that requires a gradient, returns a wrong number of rows or draws
+    random numbers.
     """
     edges = EdgeIndexing.of(plan.graph)
 
@@ -492,7 +493,9 @@ def _add_gradients(
     values: list[Tensor | None],
 ) -> None:  # fmt: skip
     """Add the gradients of the ``requested`` tensors to ``values`` in place, one chunk after
-    another, with the edges sorted by ``by``; ``grad`` is the gradient of the result.
+    another, with the edges sorted by ``by``; ``grad`` is the gradient of the result. ``requested``
+    are ascending positions in ``tensors``, at least one. Raises ValueError if the function draws
+    random numbers, and warns if torch cannot compile it.
     """
     # If gradients of parameters are requested and there is no C++ kernel, torch.compile must not
     # fuse the gather with the sum over all edges, because the fused code would be slow.
