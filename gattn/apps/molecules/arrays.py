@@ -82,8 +82,8 @@ def as_table(y: Any, rows: int) -> np.ndarray:
     """Convert labels [n] or [n, t] to an array [n, t] of objects, with None for missing labels.
 
     Raises:
-        ValueError: there are no labels, their number is not the number of molecules, or the shape
-            is wrong.
+        ValueError: there are no labels, their number n is not ``rows``, the number of molecules,
+            or the shape is wrong.
     """
     if y is None:
         raise ValueError("this estimator requires y to be passed, but the target y is None")

@@ -302,10 +302,11 @@ class MoleculeEstimator(SmilesEstimator):
         bounds: np.ndarray | None,
         weights: Tensor,
     ) -> rows.LabelledMolecules:
-        """Parse molecules, and return those with a label, with their descriptors, labels and
-        weights. Raises MoleculeError if a SMILES cannot be parsed and ``on_error`` is "raise".
-        ``values`` are the descriptors, ``table`` the labels [n, t], and ``bounds`` [n, t, 2] the
-        limits of censored labels, or None.
+        """Parse n molecules, and return those with a label, with their descriptors, labels and
+        weights. Raises MoleculeError if a SMILES cannot be parsed and ``on_error`` is "raise", and
+        ValueError for a label that cannot be encoded. ``values`` are the descriptors,
+        ``table`` the labels [n, t], and ``bounds`` [n, t, 2] the limits of censored labels, or
+        None.
         """
         labels = torch.from_numpy(self._encode(table))
         parsed = self.featurise(texts, values)
@@ -356,8 +357,10 @@ class MoleculeEstimator(SmilesEstimator):
         self, metric: Callable[..., float], smiles: Rows, y: Any, sample_weight: np.ndarray | None
     ) -> float:
         """Return a metric as its mean over the targets with at least two valid SMILES that have a
-        label in y ([n] or [n, t]); NaN if there is no such target. Limits such as ``">10"`` are no
-        labels. Raises NotFittedError before :meth:`fit`.
+        label in y ([n] or [n, t]); NaN if there is no such target. ``sample_weight`` is [n]. Limits
+        such as ``">10"`` are no labels. SMILES that cannot be parsed are left out, with the warning
+        UnreadableMolecules. Raises NotFittedError before :meth:`fit`, and ValueError for labels
+        that cannot be read.
         """
         self.check_fitted()
         guess = self._decide(self._predict(smiles)[0])
@@ -435,7 +438,8 @@ def _rows(table: Rows, molecules: int = 1) -> tuple[list[str], np.ndarray, list[
 
 
 def _check_measured(bounds: np.ndarray, targets: Sequence[str]) -> None:
-    """Raise an error if all labels of a target are limits.
+    """Raise an error if all labels of a target are limits. ``bounds`` [n, t, 2] are the lower and
+    the upper end of each label, which are equal for a measured one.
 
     Raises:
         ValueError: a target has limits and no measured value.
@@ -475,7 +479,8 @@ def _joined(
     texts: Sequence[object], pieces: Iterable[tuple[ParsedSmiles, tuple[Tensor, ...]]]
 ) -> list[Tensor]:
     """Concatenate the results [k, ...] of all chunks to tensors [n, ...], with NaN for invalid
-    SMILES, which are listed in one warning.
+    SMILES, which are listed in one warning UnreadableMolecules. ``texts`` are the n SMILES, in the
+    order of the chunks.
     """
     columns, bad, start = [], [], 0
     for parsed, tensors in pieces:
@@ -615,8 +620,9 @@ class MoleculeRegressor(RegressorMixin, NumberLabels, MoleculeEstimator):
         return [len(scores) for scores in self.calibrator_.scores]
 
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
-        """Store the intervals that are fitted to the predictions of the validation part and to
-        those of the training molecules without their own labels.
+        """Store the intervals that are fitted to the predictions of the validation part, whose
+        labels are ``y`` [k, t] in the targets' units, and to those of the training molecules
+        without their own labels, which the fitted predictor has.
         """
         validation = torch.stack([self.predictor_.transform(y), *self._transformed(prediction)])
         rows = torch.cat([validation, self.predictor_.left_out], 1)

@@ -287,8 +287,8 @@ def _out_of_bag(values: Tensor, left: Tensor, count: int) -> Tensor:
 
 
 def _features(inputs: MoleculeInputs, columns: Tensor) -> np.ndarray:
-    """Return the descriptors, the user's columns and selected columns of the fingerprints: [k,
-    d] float32.
+    """Return the descriptors, the user's columns and the ``columns`` (int64 indices) of the
+    fingerprints of k molecules: [k, d] float32.
     """
     parts = [
         inputs.descriptors,

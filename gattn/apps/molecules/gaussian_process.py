@@ -77,6 +77,8 @@ def compare(
 def compare_descriptors(z: Tensor, other_z: Tensor, blocks: int) -> list[Tensor]:
     """Return two matrices [k, n] for each group of descriptors, one group after another: the
     squared distances and the dot products, both divided by the number of descriptors of the group.
+    They compare the rows of ``z`` [k, d] and ``other_z`` [n, d], which are divided into groups as
+    in :func:`descriptor_groups`.
     """
     parts = []
     for some, others in zip(descriptor_groups(z, blocks), descriptor_groups(other_z, blocks)):
@@ -88,7 +90,7 @@ def compare_descriptors(z: Tensor, other_z: Tensor, blocks: int) -> list[Tensor]
 
 def self_similarity(counts: Sequence[Tensor], z: Tensor, blocks: int) -> list[Tensor]:
     """Compare each molecule with itself; return the results of :func:`compare` as vectors [k]. A
-    molecule without counts has the similarity 0.
+    molecule without counts has the similarity 0. ``z`` are its standardised descriptors [k, d].
     """
     parts = [some.any(1).double() for some in counts]
     for some in descriptor_groups(z, blocks):
@@ -136,10 +138,10 @@ def kernel_matrix(parts: list[Tensor], theta: Tensor) -> Tensor:
 
 
 def count_kinds(parts: Sequence[Tensor], theta: Tensor) -> int:
-    """Return the number of kinds of counts that a kernel compares.
+    """Return the number c of kinds of counts that a kernel compares.
 
-    For c kinds of counts and g groups of descriptors, there are c + 2 g matrices and 1 + c + 3 g
-    hyperparameters.
+    For c kinds of counts and g groups of descriptors, there are c + 2 g matrices ``parts`` and
+    1 + c + 3 g hyperparameters ``theta``.
     """
     groups = len(theta) - len(parts) - 1
     return len(parts) - 2 * groups
@@ -155,9 +157,11 @@ def start_of(kinds: int, groups: int) -> Tensor:
 
 
 def cholesky(kernel: Tensor, theta: Tensor, noise: Tensor) -> Tensor:
-    """Compute the Cholesky factor of the kernel matrix after the noise was added to its diagonal.
+    """Compute the lower Cholesky factor [k, k] of a kernel matrix after the noise was added to the
+    diagonal of a copy.
 
-    ``noise`` [k] are factors of the noise variance of each molecule.
+    ``noise`` [k] are factors of the noise variance of each molecule, whose logarithm is the first
+    entry of ``theta``.
 
     Raises:
         ValueError: the factorisation failed even with the largest number added to the diagonal.
@@ -432,8 +436,9 @@ class GaussianProcess:
         return model
 
     def _with_expected(self, inputs: MoleculeInputs, y: Tensor, bounds: Tensor) -> Tensor:
-        """Return the labels y [k, t], with each censored label replaced by its expected value
-        between its ends ``bounds`` [k, t, 2]. Raises ValueError as :meth:`predict`.
+        """Return the labels y [k, t] in the targets' units, with each censored label replaced by
+        its expected value between its ends ``bounds`` [k, t, 2]; a label is censored if an end is
+        infinite. Raises ValueError as :meth:`predict`.
         """
         limited = bounds.isinf().any(2)
         if not limited.any():

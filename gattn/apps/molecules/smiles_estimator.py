@@ -117,7 +117,8 @@ class SmilesEstimator(SerializableEstimator, Parameters):
 
     def _split(self, data: Labelled) -> tuple[Labelled, Labelled]:
         """Split molecules into a training and a validation part; rows of one molecule stay
-        together.
+        together, and each part is in the order of a permutation that the seed of the estimator
+        determines. Raises ValueError for a ``validation_fraction`` outside [0, 1].
         """
         fraction = float(self.validation_fraction)
         fractions = (1 - fraction, fraction, 0.0)

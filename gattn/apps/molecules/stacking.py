@@ -393,7 +393,8 @@ def _fit_mixtures(
     by_target: bool,
 ) -> Tensor:  # fmt: skip
     """Fit the weight of the second of two components for each target, [t] float64. The arguments
-    are those of :func:`fit_mixture`; errors and excess have a column for each target.
+    are those of :func:`fit_mixture`; errors and excess have a column for each target. All targets
+    have the same weight unless ``by_target`` is set.
     """
     targets = first.shape[1]
     # An error belongs to a group and a target.
@@ -412,7 +413,7 @@ def _fit_mixtures(
 
 
 def _errors(predicted: Tensor, y: Tensor, scale: Tensor) -> Tensor:
-    """Return the errors divided by the scale of each target, [k, t].
+    """Return the errors of the predictions [k, t] divided by the scale of each target, [k, t].
 
     They are NaN for missing labels. They are also NaN for a target whose labels are all equal,
     because it does not show which component is better.

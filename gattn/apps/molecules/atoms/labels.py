@@ -76,8 +76,9 @@ def read_lists(rows: Sequence[Sequence[object]], names: Sequence[str]) -> ListLa
 
 
 def _lists(cells: Sequence[object], names: Sequence[str]) -> list[list[Item]]:
-    """Return the lists of a row. A missing list is filled with missing values. Raises ValueError
-    for a cell that is no list, and for lists of different lengths.
+    """Return the lists of a row, one for each column; ``names`` are those of the columns. A missing
+    list is filled with missing values. Raises ValueError for a cell that is no list, and for lists
+    of different lengths.
     """
     lists: list[list[Item] | None] = []
     try:

@@ -416,7 +416,9 @@ class AtomPredictor(NetworkPredictor):
         return self._combine(*self._predict_parts(inputs))
 
     def _predict_parts(self, inputs: MoleculeInputs) -> _Parts:
-        """Return the predictions of the components; see :data:`_Parts`."""
+        """Return the predictions of the components for k molecules; see :data:`_Parts`. The
+        attribute ``threads`` of each network is set.
+        """
         graphs, unit = inputs.molecules.arrays, self.scale.square()
         elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):
@@ -433,7 +435,7 @@ class AtomPredictor(NetworkPredictor):
         self, means: Tensor, sources: Tensor, radius: Tensor, graphs: MoleculeArrays
     ) -> AtomPrediction:
         """Combine the predictions of the components (:data:`_Parts`) with the weights of each
-        target.
+        target, and for numbers the coefficients of the error, which :meth:`_calibrate` stores.
         """
         mean = torch.einsum("pro,po->ro", means, self._tensors["weights"])
         if not self.task.is_class:

@@ -378,8 +378,10 @@ def _places(result: CheckResult, finding: Finding) -> str:
 
 
 def _parts(table: CheckedTable, split: str, column: str) -> list[str]:
-    """Return the part of each row, "" for none, and no parts for a random or scaffold split. Raises
-    ValueError if the split has a row that the table does not have.
+    """Return the part of each row of the table, "" for none, and no parts for a random or scaffold
+    split. They are in ``column``, or if it is "" in the file ``split``. Raises FileNotFoundError if
+    the file is missing, and ValueError if it cannot be read or has a row that the table does not
+    have.
     """
     if not split or split in ("random", "scaffold"):
         return []
@@ -701,8 +703,9 @@ def _forms(*tables: CheckedTable) -> Column:
 
 
 def _between(keys: Column, parts: Column, a: str, b: str) -> Iterator[Finding]:
-    """Yield a finding if two parts have molecules in common. Its details are the rows of both
-    parts, with the strongest form of :data:`FORMS`; its numbers are those of molecules of ``b``.
+    """Yield a finding if the parts named ``a`` and ``b`` have molecules in common. Its details are
+    the rows of both parts, with the strongest form of :data:`FORMS`; its numbers are those of
+    molecules of ``b``. ``keys`` has a column for each form, and ``parts`` the part of each row.
     """
     reasons: dict[int, str] = {}
     counts: dict[str, int] = {}

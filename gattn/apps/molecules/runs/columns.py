@@ -142,7 +142,9 @@ def _label_cells(source: Source, row: int) -> list[object]:
 
 
 def _names(estimator: Any, target: int) -> Sequence[str]:
-    """Return the names of the columns that contain the predictions of one target."""
+    """Return the names of the columns that contain the predictions of the target with this index,
+    in the order of the columns. ``estimator`` is fitted.
+    """
     percentile = [] if estimator.percentiles_ is None else ["percentile"]
     if not estimator.task.is_class:
         return ("prediction", "std", "lower", "upper", *percentile)

@@ -98,7 +98,9 @@ def number_labels(column: Column, style: NumberFormat, skip_bad: bool) -> LabelC
 
 
 def _advice(patterns: Sequence[Pattern], *, learnable: bool) -> str:
-    """Return advice for labels such as ``>10`` that cannot be parsed with the current options."""
+    """Return advice for labels such as ``>10`` that cannot be parsed with the current options.
+    ``learnable`` is False for a column on which no model is trained.
+    """
     advice = []
     if any(pattern.kind != "censored" for pattern in patterns):
         option = "Use the option that reads these labels, or write"
@@ -140,7 +142,9 @@ def _notes(read: NumberColumn, column: Column, style: NumberFormat) -> Iterator[
 
 
 def _no_numbers(column: Column, read: NumberColumn) -> str:
-    """Return the error message for a column that contains no number."""
+    """Return the error message for a column that contains no number; ``read`` is what was read from
+    its cells.
+    """
     target = column.target
     kinds = list(dict.fromkeys(cell for cell in column.cells if not is_missing(cell)))
     shown = ", ".join(map(repr, kinds[:5])) + ", ..." * (len(kinds) > 5)
@@ -476,9 +480,10 @@ def _check_several(parsed: Sequence[LabelColumn], targets: Sequence[str]) -> Non
 
 
 def _check_texts(column: Column, read: LabelColumn, without: np.ndarray) -> None:
-    """Raise ValueError if too many labels of a target are texts.
+    """Raise ValueError if too many labels of a target are texts; ``read`` are its labels.
 
-    There is no error if they are all the same text and their rows have labels of other targets.
+    There is no error if they are all the same text and their rows have labels of other targets;
+    ``without`` [n] bool is True for a row that has no label of any target.
     """
     labelled = len(column.cells) - read.missing
     if len(read.unread) <= max(1, SHARE * labelled):

@@ -101,7 +101,9 @@ def _transforms(estimator: Any) -> list[str]:
 
 
 def _words(estimator: Any) -> run_report.Words:
-    """Return the words for the plots' labels, for example the name of class 1."""
+    """Return the words for the plots' labels, for example the name of class 1. The estimator is
+    fitted.
+    """
     if estimator.class_counts:
         return run_report.CLASSES
     named = _named_classes(estimator)
@@ -124,7 +126,8 @@ def plotted(
 ) -> dict[str, Any]:
     """Return what the plots of a part show, by the name of the field of ``PlotFacts``.
 
-    ``unit`` is the unit of the numbers in the columns of labels; "" if it is not known.
+    ``molecules`` are those of the part, and ``predicted`` the predictions of the fitted estimator
+    for them. ``unit`` is the unit of the numbers in the columns of labels; "" if it is not known.
     """
     y = estimator.outputs_of(molecules.y)
     if not estimator.task.is_class:
@@ -187,8 +190,9 @@ def _worst_molecules(run: MoleculeRun) -> Section:
 
 def _errors(estimator: Any, molecules: LabelledMolecules, predicted: Prediction) -> Tensor:
     """Return the absolute error of each molecule and target, [k, t], in units of the standard
-    deviation of the target's labels; NaN without a label. For several classes, it is 1 minus the
-    probability of the measured class.
+    deviation of the target's labels in these molecules; NaN without a label. For several classes,
+    it is 1 minus the probability of the measured class. ``predicted`` are the predictions of the
+    fitted estimator, one for each molecule.
     """
     y = molecules.y
     if estimator.class_counts:

@@ -67,7 +67,9 @@ class Shard:
 
 
 def shards_of(manifest: Mapping[str, Any]) -> list[Shard]:
-    """Return the shards of all inputs, in order."""
+    """Return the shards of all inputs, in the order of the inputs and their rows. The manifest is
+    that of :func:`start_screening`; an input without rows has no shard.
+    """
     shards, size = [], manifest["rows_per_shard"]
     for index, each in enumerate(manifest["inputs"]):
         for start in range(0, each["rows"], size):

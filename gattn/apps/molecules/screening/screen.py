@@ -525,10 +525,12 @@ def _tasks(
     descriptors: Sequence[str], style: NumberFormat,
 ) -> Iterator[tuple[_Piece, list[InputRow]]]:  # fmt: skip
     """Read the rows of the unfinished shards in blocks; the first block of a shard begins at its
-    first row.
+    first row. ``pending`` are the shards in ascending order, and ``sources`` the inputs.
 
-    The blocks of a shard are therefore the same in each call, so that its predictions have the same
-    bits. Raises ValueError if an input has fewer rows than before.
+    A block has the cells of the SMILES and of the columns ``copied``, and the rows that the model
+    reads, with the numbers of the columns ``descriptors``. The blocks of a shard are the same in
+    each call, so that its predictions have the same bits. Raises ValueError if an input has fewer
+    rows than before.
     """
     rows: Iterator[TableRow] = iter(())
     columns = DescriptorColumns((), (), style)
@@ -557,10 +559,12 @@ def _tasks(
 def _query(
     settings: ScreenSettings, model: MoleculeEstimator, header: Sequence[str]
 ) -> RowQuery | None:
-    """Return the query that selects rows of a table; None if all rows are written.
+    """Return the query that selects rows of a table with the columns ``header``; None if all rows
+    are written.
 
     Raises:
-        SettingsError: an expression is not valid for this table.
+        SettingsError: an expression is not valid for this table, or the model has several
+            predictions by which the best rows may be ranked.
     """
     where, by = settings.where.strip(), settings.by.strip()
     if settings.top:
@@ -606,8 +610,9 @@ def _finish(
     """Return the numbers of rows and shards. If all shards are finished, also write the summary
     and, with a ``ranking``, the best rows. Raises OSError if a file cannot be written.
 
-    ``records`` has the record of each shard of this job by number, None for an unfinished shard. If
-    the record files of all other jobs exist, their records are read and added to it.
+    ``out`` is the output folder, and ``header`` the names of the columns. ``records`` has the
+    record of each shard of this job by number, None for an unfinished shard. If the record files of
+    all other jobs exist, their records are read and added to it.
     """
     others = [shard for shard in shards if shard.number not in records]
     unfinished = sum(not plan.ShardFiles(out, shard).record.exists() for shard in others)
