@@ -150,8 +150,9 @@ def _with_names(graph: Nodes) -> pd.DataFrame:
 
 
 def _as_columns(graph: Nodes, names: Sequence[str]) -> list[str]:
-    """Replace a vector attribute, such as ``x``, by the names of its columns: ``x.0``, ``x.1``,
-    ...
+    """Return the names with each vector attribute of the graph, such as ``x``, replaced by the
+    names of its columns: ``x.0``, ``x.1``, ... Other names are unchanged, even if the graph has no
+    such column.
     """
     columns = [str(column) for column in graph.table.columns]
     expanded: list[str] = []
@@ -389,7 +390,9 @@ def _learn_numbers(name: str, values: pd.Series, where: Where) -> tuple[Column, 
 
 
 def _is_category(counts: Counter[str]) -> bool:
-    """Return True if the values of a text column repeat so often that it looks categorical."""
+    """Return True if the values of a text column repeat so often that it looks categorical.
+    ``counts`` are the numbers of nodes of each text, without missing values.
+    """
     different, total = len(counts), counts.total()
     # If at least half of the distinct texts have several words, the column may contain free text.
     # Such a column counts as categorical only if its values repeat more often than in other
@@ -400,7 +403,9 @@ def _is_category(counts: Counter[str]) -> bool:
 
 
 def _learn_text(name: str, texts: list[str]) -> tuple[Column | None, list[str]]:
-    """Return a column of word frequencies; None and a note if too few nodes share a word."""
+    """Return a column of word frequencies; None and a note if too few nodes share a word.
+    ``texts`` has a text for each node, "" where the value is missing.
+    """
     counts = _hashed(texts)
     nodes = np.bincount(counts.indices, minlength=HASHES)
     places = np.flatnonzero(nodes >= LEAST)

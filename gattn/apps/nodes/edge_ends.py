@@ -384,7 +384,8 @@ class NamedEnds:
 
 def _alike(sides: Sequence[tuple[_Ends, Nodes]]) -> str:
     """Return a sentence on names that are written differently in the edges and in the tables of
-    nodes; "" if there are none.
+    nodes; "" if there are none. ``sides`` are one or two pairs of ends of edges and the table that
+    should have their nodes.
     """
     for form, reason in (
         (_number_form, "are the same number"),
@@ -533,8 +534,9 @@ def _wanted(titles: Sequence[str], ends: tuple[str, str]) -> tuple[int, int]:
 
 
 def _pair(titles: Sequence[str], left: Sequence[int]) -> tuple[int, int]:
-    """Return the positions of the two columns with node names among the positions ``left``. Raises
-    GraphError if the header does not determine them.
+    """Return the positions of the columns of the sources and of the destinations, in this order,
+    among the positions ``left`` of the columns ``titles``. Raises GraphError if the header does not
+    determine them.
     """
     if {"_id", "_start", "_end"} <= set(titles):
         raise GraphError(

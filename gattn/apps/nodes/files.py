@@ -218,8 +218,9 @@ def read_list(
 
 
 def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
-    """Return the lines that contain edges, and notes: on the number of comment lines, and
-    ``UNDIRECTED`` if the first line says that the file contains each edge once for both directions.
+    """Return the lines that contain edges or the header, and notes: on the number of comment lines,
+    and ``UNDIRECTED`` if the first line says that the file contains each edge once for both
+    directions. ``texts`` are all lines of the file.
 
     Raises:
         GraphError: the lines have another format.
@@ -280,7 +281,9 @@ def _separator(lines: Sequence[_Line]) -> str:
 
 
 def _stands_in_names(lines: Sequence[_Line], separator: str) -> bool:
-    """Return True if the separator occurs only inside names or as a decimal separator."""
+    """Return True if the separator, which every line contains, occurs only inside names or as a
+    decimal separator.
+    """
     if separator == ",":
         return all(_is_decimal(line) for line in lines)
     if separator == "|":
@@ -354,7 +357,8 @@ def _check(line: _Line, words: Sequence[str], separator: str) -> None:
 
 
 def _check_pairs(lines: Sequence[_Line], rows: Sequence[Sequence[str]], separator: str) -> None:
-    """Raise a GraphError if lines without a header may contain more than two names.
+    """Raise a GraphError if lines without a header may contain more than two names. ``rows`` are
+    the cells of each line, which ``separator`` separates ("" for white space).
 
     These are triples, such as ``ann knows bob``, and adjacency lists: ``0 1 36`` are the two edges
     from 0 to 1 and from 0 to 36.

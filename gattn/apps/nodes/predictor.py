@@ -189,7 +189,9 @@ class NodePredictor:
             )
 
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[Any]:
-        """Return the training input for given nodes: their receptive field, features and labels."""
+        """Return the training input for given nodes, [k] int64: their receptive field, features
+        and labels. ``y`` [n] are the classes or standardised numbers of all nodes.
+        """
         x, edge_index, every_term = problem.network_graph
         field = fields.receptive_field(edge_index, x.shape[0], nodes, self.settings.layers)
         terms = fields.edge_terms(every_term, field)

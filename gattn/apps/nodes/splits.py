@@ -430,7 +430,7 @@ def _class_counts(y: Tensor, classes: int) -> Tensor:
 
 def _named_classes(classes: Sequence[object], counts: Tensor, which: Tensor) -> str:
     """Return the names of the classes in the mask ``which`` [c] and their numbers of labelled
-    nodes, as text for a message, which has at most ten classes.
+    nodes, ``counts`` [c], as text for a message, which has at most ten classes.
     """
     places = which.nonzero().flatten().tolist()
     shown = [f"{classes[i]!r} ({int(counts[i]):,})" for i in places[:SHOWN]]
@@ -438,8 +438,9 @@ def _named_classes(classes: Sequence[object], counts: Tensor, which: Tensor) -> 
 
 
 def _shuffled_classes(y: Tensor, seed: int) -> list[Tensor]:
-    """Return the indices of the nodes of each class in a random order that depends on ``seed``;
-    nodes without a label are left out.
+    """Return the indices of the nodes of each class that occurs in the labels y [n], the lowest
+    class first, in a random order that depends on ``seed``. Nodes without a label (NaN) are left
+    out.
     """
     generator = torch.Generator().manual_seed(seed)
     shuffled = []

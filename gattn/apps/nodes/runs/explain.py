@@ -153,7 +153,8 @@ def place_of(graph: AttributedGraph, node: Hashable) -> int:
 
 def _attention(predictor: AnyPredictor, graph: AttributedGraph, place: int) -> dict[int, float]:
     """Return the attention weights of the edges into a node in the last layer, by the index of the
-    source: means over the heads, which are summed over repeated edges.
+    source: means over the heads, which are summed over repeated edges. The source may be the node
+    itself. The result is empty for a model without attention.
     """
     layers = predictor.attention(graph)
     if not layers:

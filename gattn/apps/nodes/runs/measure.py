@@ -73,10 +73,11 @@ def baseline_predictions(
 
 
 def _features_only(x: Tensor, y: Tensor, train: Tensor, task: Task, classes: int) -> Tensor:
-    """Return the predictions [n, c] of a linear model that reads only the features of the nodes.
+    """Return the predictions [n, c] of a linear model that reads only the features x of the n
+    nodes, [n, d], dense or sparse.
 
-    The model is fitted to the labels y of the nodes ``train``: a logistic regression, whose class
-    probabilities are returned, or a ridge regression (c = 1). Classes without a label have
+    The model is fitted to the labels y [k] of the nodes ``train`` [k]: a logistic regression, whose
+    class probabilities are returned, or a ridge regression (c = 1). Classes without a label have
     probability 0. scikit-learn issues a ConvergenceWarning if the logistic regression stops after
     1,000 steps.
     """

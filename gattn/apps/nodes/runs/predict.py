@@ -130,7 +130,9 @@ def prediction_rows(
 
 
 def _cells(estimator: Any, predicted: Tensor, coverage: float) -> Iterator[Sequence[object]]:
-    """Yield the cells of each node: class, set and probabilities, or value and interval."""
+    """Yield the cells of each node: class, set and probabilities, or value and interval.
+    ``predicted`` [n, classes or 1] are the predictions of the fitted estimator.
+    """
     if estimator.task.is_class:
         kinds, sets = estimator.classes_.tolist(), estimator.sets(predicted, coverage).tolist()
         for best, row, is_in in zip(predicted.argmax(1).tolist(), predicted.tolist(), sets):

@@ -125,8 +125,8 @@ class SampledPredictor(ResidualPredictor):
         return self._attention(graph, np.unique(np.append(seeds, most)), SHOWN_FANOUT)
 
     def attention_of(self, graph: AttributedGraph, node: int) -> list[tuple[Tensor, Tensor]]:
-        """Return for each layer edges [2, e] and their attention weights [e, h], in the
-        neighbourhood of one node.
+        """Return for each layer edges [2, e], by the indices of their nodes in the graph, and their
+        attention weights [e, h], in the neighbourhood of one node.
 
         The neighbourhood contains all edges into the node, or 1,024 of them if there are more, and
         a sample of the edges of the next layers.
@@ -136,8 +136,9 @@ class SampledPredictor(ResidualPredictor):
     def _attention(
         self, graph: AttributedGraph, seeds: NDArray[np.int64], fanout: int
     ) -> list[tuple[Tensor, Tensor]]:
-        """Return for each layer edges [2, e] and their attention weights [e, h], in the
-        neighbourhoods of seed nodes, with at most ``fanout`` edges into each.
+        """Return for each layer edges [2, e], by the indices of their nodes in the graph, and their
+        attention weights [e, h], in the neighbourhoods of seed nodes, with at most ``fanout`` edges
+        into each. The network must be in evaluation mode.
         """
         layers = self.settings.layers
         with limited_threads(ALL, self.threads):

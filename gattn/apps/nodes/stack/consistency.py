@@ -46,7 +46,8 @@ feature and of a hidden feature is 1/2, so that a mask needs one random bit for 
 
 
 def affordable_epochs(x: Matrix, means: Matrix) -> int:
-    """Return the number of epochs that are affordable for features [n, d] and a graph.
+    """Return the number of epochs that are affordable for sparse features x [n, d] and the means
+    over neighbours, [n, n].
 
     The number is 0 if fewer than ``FEWEST`` epochs are affordable.
     """
@@ -273,7 +274,9 @@ class _Propagation(torch.autograd.Function):
 
 
 def _propagate(hidden: Tensor, graph: Graph, weights: Tensor) -> Tensor:
-    """Return the mean of features [n, f] over 0 to ``STEPS`` steps, by Horner's rule."""
+    """Return the mean of features [n, f] over 0 to ``STEPS`` propagation steps, by Horner's rule.
+    ``weights`` [e, 1] are the entries of the propagation at the edges of ``graph``.
+    """
     start = hidden[:, None]
     total = start
     for _ in range(STEPS):

@@ -164,10 +164,11 @@ class Linear:
 def _logistic(
     x: Matrix, y: NDArray, classes: int, strengths: Sequence[float], scaler: Scaler
 ) -> Iterator[Linear]:
-    """Yield logistic regressions fitted to features [k, d] and classes [k]. There is one for each
-    inverse penalty in ``strengths``, and each fit starts from the previous one. If the k nodes have
-    a single class, there is one constant model with the penalty 0. scikit-learn issues a
-    ConvergenceWarning for a fit that stops after :data:`ITERATIONS` steps.
+    """Yield logistic regressions fitted to features [k, d], which ``scaler`` has scaled, and
+    classes [k]. There is one for each inverse penalty in ``strengths``, and each fit starts from
+    the previous one. If the k nodes have a single class, there is one constant model with the
+    penalty 0. scikit-learn issues a ConvergenceWarning for a fit that stops after
+    :data:`ITERATIONS` steps.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -194,9 +195,9 @@ def _logistic(
 def _ridge(
     x: Matrix, y: NDArray, classes: int, strengths: Sequence[float], scaler: Scaler
 ) -> Iterator[Linear]:
-    """Yield ridge regressions fitted to features [k, d] and numbers [k]. There is one for each
-    inverse penalty s in ``strengths``, whose penalty is the square root of k, divided by s. The
-    number of outputs, ``classes``, is 1.
+    """Yield ridge regressions fitted to features [k, d], which ``scaler`` has scaled, and numbers
+    [k]. There is one for each inverse penalty s in ``strengths``, whose penalty is the square root
+    of k, divided by s. The number of outputs, ``classes``, is 1.
     """
     from sklearn.linear_model import Ridge
 

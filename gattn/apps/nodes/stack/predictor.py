@@ -344,10 +344,11 @@ def _network_part(
 def _choose_network(
     settings: NodeSettings, problem: NodeProblem, *, timed: bool
 ) -> tuple[type[NodePredictor], NodeSettings]:
-    """Return the class of the attention network of a graph, and its settings.
+    """Return the class of the attention network for the graph of a problem, and its settings.
 
     If a graph has many labels, it is a :class:`LabelledPredictor`, or a :class:`ResidualPredictor`
-    if a node must not depend on newer nodes.
+    if a node must not depend on newer nodes (``timed``). For a compact graph, it is a
+    :class:`SampledPredictor`.
     """
     graph = problem.graph
     if graph.compact:

@@ -115,8 +115,8 @@ def _differ(one: NDArray, other: NDArray, classes: int) -> bool:
 def _cross_fit(
     predicted: NDArray, truth: NDArray, draw: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Scale the predictions [m, c] of each fold by factors that were fitted to the other folds,
-    which ``draw`` chooses at random.
+    """Return the predictions [m, c], those of each fold scaled by factors that were fitted to the
+    other folds and their classes ``truth`` [m]. ``draw`` chooses the folds at random.
     """
     folds = min(FOLDS, len(truth))
     fold = draw.permutation(len(truth)) % folds
@@ -165,7 +165,7 @@ def _explains(
 ) -> bool:
     """Return whether the class frequencies [c] explain most of the difference between the mean
     prediction [c] of other nodes and the mean q, [c], of the predictions [m, c] of the validation
-    part.
+    part, whose classes are ``truth`` [m].
     """
     expected = np.tile(q, (len(q), 1))
     for kind in np.unique(truth):

@@ -339,8 +339,8 @@ def normalise(means: Matrix) -> Matrix:
 
 
 def walks(means: Matrix, train: NDArray) -> Matrix:
-    r"""Return the weights of walks of two steps to the training nodes, [n, k] sparse, without those
-    that return to their start.
+    r"""Return the weights of walks of two steps to the k training nodes ``train``, [n, k] sparse,
+    without those that return to their start. ``means`` [n, n] are the means over neighbours.
 
     .. math:: (\hat A^2)_{ij}, \quad i \ne j
 
