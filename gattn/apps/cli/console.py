@@ -238,7 +238,8 @@ def _mean_and_error(moments: Mapping[str, float]) -> str:
 
 def _caption(metrics: Mapping[str, Any], item: str, noun: str) -> str:
     """Return the task and the number of rows of the test part; for a ranking, the number of test
-    links and of the negatives among which each was ranked.
+    links and of the negatives among which each was ranked. ``item`` is the key of the counts in the
+    metrics, and ``noun`` the plural noun of the rows.
     """
     if item == "links":
         from gattn.apps.links.metrics import negatives_text
@@ -255,8 +256,9 @@ def _print_metrics(title: str, scores: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def _print_table(title: str, columns: Mapping[str, Mapping[str, str]]) -> None:
-    """Print a table. Each column is a dictionary from the names of its rows to texts. If the table
-    is wider than the terminal, the columns become rows, and the rest continues below.
+    """Print a table below its title, if that is not empty. Each column is a dictionary from the
+    names of its rows to texts. If the table is wider than the terminal, the columns become rows,
+    and the rest continues below.
     """
     # The import takes about a second, which --help does not need.
     import pandas as pd

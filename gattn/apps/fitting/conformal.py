@@ -78,8 +78,8 @@ class IntervalCalibrator(_Calibrator):
         """Create a calibrator from the errors on a calibration part.
 
         Args:
-            y: [n, t] in the targets' units; NaN for a target that was not measured.
-            mean: [n, t] predictions.
+            y: [n, t] in any unit or scale; NaN for a target that was not measured.
+            mean: [n, t] predictions on the same scale.
             std: [n, t] positive standard deviations of the predictions' errors.
 
         Returns:

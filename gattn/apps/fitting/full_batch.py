@@ -152,8 +152,8 @@ def fit_full_batch(
 
 
 def _set_rate(optimizer: torch.optim.Adam, settings: FullBatchSettings, epoch: int) -> float:
-    """Set the learning rate and, in a one-cycle schedule, the momentum of an epoch; return the
-    rate.
+    """Set the learning rate and the momentum of an epoch in the optimizer, and return the rate. In
+    a constant schedule, the optimizer is not changed, because it already has the rate.
     """
     if settings.schedule == "constant":
         return settings.learning_rate

@@ -387,9 +387,10 @@ class _Training:
     def _masked_loss(
         self, network: nn.Module, part: Batches, positions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the outputs [g, t] for the items at these positions of a part, the sum of the
-        losses of their labels, and the number of labels. Raises TrainingError if the loss does not
-        have one number for each target.
+        """Return the outputs [g, t] of a network for the items at these positions of a part, the
+        sum of the losses of their labels, and the number of labels, both as tensors. The network
+        computes in its mode, training or evaluation. Raises TrainingError if the loss does not have
+        one number for each target.
         """
         inputs, target, weight = part.batch(positions)
         if self.device.type != "cpu":

@@ -13,7 +13,9 @@ from gattn.apps.fitting.types import Loss, TrainingError
 
 
 def check_finite(loss: float, part: str, epoch: int, learning_rate: float) -> None:
-    """Raise a TrainingError if a loss is not finite; the message names the part and the epoch."""
+    """Raise a TrainingError if a loss is not finite; the message names the part, the epoch and the
+    learning rate.
+    """
     if not math.isfinite(loss):
         raise TrainingError(
             f"the loss of the {part} part is not finite in epoch {epoch}: lower the learning "
@@ -91,7 +93,8 @@ def cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
 
 
 def class_loss(logits: Tensor, label: Tensor) -> Tensor:
-    """Compute the cross entropy [g, 1] of logits [g, classes] and numbers of classes [g, 1].
+    """Compute the cross entropy [g, 1] of logits [g, classes] and labels [g, 1], the number of each
+    row's class from 0, none of which may be NaN.
 
     The classes can also be candidates, of which one is true.
     """

@@ -231,7 +231,10 @@ def undefined_class_metrics(
 
 
 def _reason(lost: Mapping[object, str], count: int, items: str) -> str:
-    """Return a sentence about a metric that is undefined for some or all targets or classes."""
+    """Return a sentence about a metric that is undefined for some or all of ``count`` targets or
+    classes (``items`` is this noun). ``lost`` has the reason for each of them by name, at least
+    one.
+    """
     if count == 1:
         return f"undefined: {', '.join(lost.values())}"
     listed = ", ".join(f"{name!r} ({reason})" for name, reason in list(lost.items())[:NAMED])
@@ -245,8 +248,9 @@ def _reason(lost: Mapping[object, str], count: int, items: str) -> str:
 def _means(
     y: Tensor, predicted: Tensor, measure: Callable[[Tensor, Tensor], Mapping[str, float]]
 ) -> dict[str, float]:
-    """Return the mean of each metric over the targets for which this metric is defined. Raises
-    ValueError for shapes that differ, and if there is no target.
+    """Return the mean of each metric over the targets for which this metric is defined. ``measure``
+    gets the labels and the predictions of the rows in which a target has a label, float64 on the
+    CPU. Raises ValueError for shapes that differ, and if there is no target.
     """
     if y.shape != predicted.shape or y.dim() not in (1, 2):
         raise ValueError(

@@ -543,8 +543,8 @@ class LinkModel:
         self.calibration[metric] = line if line[0] > 0 else (0.0, 0.0)
 
     def _combine(self, parts: Mapping[str, NDArray], metric: str) -> NDArray[np.float64]:
-        """Return the weighted sum [m, c] of the components' scores, given by name; minus infinity
-        for a missing candidate.
+        """Return the sum of the components' scores [m, c], given by name, with the fitted weights
+        for a metric; minus infinity for a missing candidate.
         """
         total = np.where(np.isinf(next(iter(parts.values()))), -np.inf, 0.0)
         for name, weight in self.weights[metric].items():
@@ -583,8 +583,9 @@ class LinkModel:
         self, features: NDArray, embedded: tuple[Tensor, Tensor], sources: NDArray, targets: NDArray
     ) -> dict[str, NDArray]:
         """Return the scores [m, c] of each component, by name, from the features of the pairs
-        [m, c, f] and the embeddings of all nodes as sources and targets. If nodes have no
-        attributes, the score ``propagated_features`` is left out.
+        [m, c, f] and the embeddings of all nodes as sources and targets. The pairs are the sources
+        ([m], or [m, c]) and their candidates ``targets`` [m, c], -1 for a missing one. If nodes
+        have no attributes, the score ``propagated_features`` is left out.
         """
         scores = {
             name: np.where(targets < 0, -np.inf, features[..., place])

@@ -164,11 +164,12 @@ def _error(loss: np.ndarray, is_number: bool) -> float:
 def _difference(
     loss: np.ndarray, first: np.ndarray, folds: np.ndarray, is_number: bool
 ) -> tuple[float, float, float, float]:
-    """Return the difference of two errors, the ends of its 95 % interval, and the p-value. If all
-    losses are equal, the p-value is 1. For a single fold, the interval comes from bootstrap samples
-    of the rows with a fixed seed. With several folds, the difference is the mean over the folds.
-    ``loss`` and ``first`` [n] are the losses of the rows, and ``folds`` [n] their folds. SciPy
-    issues a RuntimeWarning if the losses of a single fold differ by a constant.
+    """Return the difference of two errors (root mean square errors if ``is_number``, and otherwise
+    error rates), the ends of its 95 % interval, and the p-value. If all losses are equal, the
+    p-value is 1. For a single fold, the interval comes from bootstrap samples of the rows with a
+    fixed seed. With several folds, the difference is the mean over the folds. ``loss`` and
+    ``first`` [n] are the losses of the rows, and ``folds`` [n] their folds. SciPy issues a
+    RuntimeWarning if the losses of a single fold differ by a constant.
     """
     # SciPy takes half a second to import, which other commands do not need.
     from scipy import stats

@@ -81,7 +81,8 @@ class Server:
         return chosen
 
     def check_text(self, text: str, what: str) -> str:
-        """Return the text; raise RequestError if it is longer than the limit.
+        """Return the text; raise RequestError, which calls it ``what``, if it is longer than the
+        limit.
 
         Raises:
             RequestError: the text is longer (413).

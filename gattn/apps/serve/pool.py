@@ -111,7 +111,9 @@ class ModelPool:
 
 
 def _load(folders: Sequence[Path], max_atoms: Sequence[int], parent: int) -> None:
-    """Load the models in a child process into ``_MODELS``, and call each model once.
+    """Load the models in a child process into ``_MODELS``, and call each model once. ``max_atoms``
+    has the largest size of a molecule for each folder, and ``parent`` is the id of the process
+    whose end also ends this one.
 
     The process ignores interrupts: a terminal sends them to all processes, and the parent ends its
     child processes. Raises RunError if a folder does not contain a readable model.

@@ -220,8 +220,9 @@ def _rows(graph: AttributedGraph, explanation: LinkExplanation) -> Iterator[Sequ
 
 
 def _picture(graph: AttributedGraph, explanation: LinkExplanation, ends: Sequence[int]) -> bytes:
-    """Return a PNG drawing of the pair and the explained nodes. The width of a line is the change
-    by its node. Raises ImportError without matplotlib or networkx.
+    """Return a PNG drawing of the pair, whose two nodes have the indices ``ends``, and the
+    explained nodes. The width of a line is the change by its node. Raises ImportError without
+    matplotlib or networkx.
     """
     shown = np.array([*ends, *(one.place for one in explanation.bridges)])
     place = np.full(len(graph), -1)
