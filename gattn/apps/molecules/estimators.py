@@ -187,8 +187,11 @@ class MoleculeEstimator(SmilesEstimator):
 
         Raises:
             NotFittedError: the estimator was not fitted.
-            ValueError: the model reads more than one molecule, or a target has more than two
-                classes.
+            ValueError: the model reads more than one molecule or descriptor columns, or a target
+                has more than two classes.
+
+        Warns:
+            UnreadableMolecules: some SMILES cannot be parsed.
         """
         self.check_fitted()
         if not self.has_percentiles:
@@ -264,8 +267,8 @@ class MoleculeEstimator(SmilesEstimator):
             warning.
 
         Raises:
-            ValueError: the target or the class does not exist, or the model reads reactions or
-                several molecules in a row.
+            ValueError: the target or the class does not exist, the model reads reactions or several
+                molecules in a row, or the descriptor columns are not those of the training.
             NotFittedError: the estimator was not fitted.
         """
         self.check_fitted()
@@ -335,7 +338,9 @@ class MoleculeEstimator(SmilesEstimator):
         return texts, values
 
     def _predict(self, smiles: Rows) -> tuple[Tensor, Tensor]:
-        """Return means and standard deviations [n, t]; NaN for a SMILES that cannot be parsed."""
+        """Return means and standard deviations [n, t]; NaN for a SMILES that cannot be parsed. The
+        warning and the errors are those of :meth:`_collect`.
+        """
         mean, std = self._collect(smiles, lambda predicted: (predicted.mean, predicted.std))
         return mean, std
 
@@ -557,11 +562,12 @@ class MoleculeRegressor(RegressorMixin, NumberLabels, MoleculeEstimator):
         Returns:
             Lower and upper ends, each of the shape of ``predict``; infinite where the validation
             part is too small for the coverage (90 % needs nine molecules), NaN where a SMILES
-            cannot be parsed.
+            cannot be parsed, with one warning that lists them.
 
         Raises:
             NotFittedError: the estimator was not fitted.
-            ValueError: the coverage is not above 0 and below 1.
+            ValueError: the coverage is not above 0 and below 1, or the descriptor columns are not
+                those of the training.
         """
         lower, upper = self._collect(smiles, lambda each: self.intervals(each, coverage))
         return self._shaped(lower.numpy()), self._shaped(upper.numpy())
@@ -694,6 +700,7 @@ class MoleculeClassifier(ClassifierMixin, ClassLabels, MoleculeEstimator):
 
         Raises:
             NotFittedError: the estimator was not fitted.
+            ValueError: the descriptor columns are not those of the training.
         """
         mean = self._predict(X)[0]
         chances = [chance.numpy() for chance in self.probabilities(mean)]
@@ -715,11 +722,12 @@ class MoleculeClassifier(ClassifierMixin, ClassLabels, MoleculeEstimator):
         Returns:
             [n, c], or [n, t, c] if y was [n, t], bool: True for each class in the set. A set holds
             several classes if the model cannot separate them, and none if a SMILES cannot be
-            parsed. Targets with fewer than c classes are padded with False.
+            parsed, with one warning. Targets with fewer than c classes are padded with False.
 
         Raises:
             NotFittedError: the estimator was not fitted.
-            ValueError: the coverage is not above 0 and below 1.
+            ValueError: the coverage is not above 0 and below 1, or the descriptor columns are not
+                those of the training.
         """
         mean = self._predict(smiles)[0]
         return self._shaped(self.sets_of(mean, coverage).numpy())

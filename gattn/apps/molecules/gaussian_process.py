@@ -532,7 +532,8 @@ class GaussianProcess:
 
     def left_out_errors(self, groups: Tensor) -> Tensor:
         """Return the errors of :meth:`leave_out` for all training molecules, divided by their
-        standard deviations: [n, t]. ``groups`` [n] is the group of each molecule.
+        standard deviations: [n, t]; NaN without a label. ``groups`` [n] is the group of each
+        molecule. Raises ValueError if the kernel matrix cannot be factorised.
         """
         mean, variance = self.leave_out(groups)
         labels, _ = self._in_units(self._tensors["y"], torch.zeros(1))

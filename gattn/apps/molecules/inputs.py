@@ -445,7 +445,9 @@ def distinct_inputs(inputs: Inputs) -> tuple[Inputs, Tensor]:
 
 
 def _contents(inputs: MoleculeInputs) -> Iterator[bytes]:
-    """Yield a hash of the inputs of each molecule. Its atom pairs are counted from its graph."""
+    """Yield the SHA-256 of the inputs of each molecule, in order: graph, counts and numbers. Its
+    atom pairs need no part of it, because they are counted from its graph.
+    """
     arrays, sizes = inputs.molecules.arrays, inputs.molecule_sizes
     rows = [inputs.counts, inputs.descriptors, inputs.extra_descriptors]
     rows += [] if sizes is None else [sizes]

@@ -294,7 +294,9 @@ class MoleculeBatches:
 
     @cached_property
     def _expanded(self) -> tuple[MoleculeArrays, Tensor, Tensor, Tensor]:
-        """Graphs, descriptors and counts of all molecules, stored as tensors."""
+        """Graphs, descriptors [k, d], columns of the user [k, f] and counts [k, c] of all
+        molecules, stored as tensors. c is 0 if the networks do not read counts.
+        """
         inputs = self.inputs
         counts = network_counts(inputs) if self.columns else torch.empty(len(inputs), 0)
         extra = inputs.extra_descriptors.float()
@@ -302,7 +304,8 @@ class MoleculeBatches:
 
     def make_network(self, settings: MoleculeSettings, seed: int) -> Any:
         """Return a new network whose sizes fit the targets, the molecules in a row and the
-        descriptor columns.
+        descriptor columns. Its weights are drawn from the seed. With ``columns``, the columns that
+        it reads are fitted to these molecules.
         """
         extra, molecules = self.inputs.extra_descriptors.shape[1], molecules_in_row(self.inputs)
         columns = None

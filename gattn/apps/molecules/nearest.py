@@ -230,7 +230,7 @@ class NearestMolecules:
 
     @functools.cached_property
     def _sizes(self) -> Tensor:
-        """Number of bits of each training molecule: [n] float32."""
+        """Number of bits of each training molecule: [m] float32, 0 for those that pad a byte."""
         sizes = np.zeros(8 * self._train.shape[1], np.float32)
         for bits in self._train:
             sizes += np.unpackbits(bits)

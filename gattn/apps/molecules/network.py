@@ -341,6 +341,8 @@ class QueryReadout(nn.Module):
         \alpha_{jqh} = \mathrm{softmax}_{j \in g}
         \frac{q_{qh} \cdot W_k^{(h)} x_j}{\sqrt{c}}
 
+    The initial weights are drawn by torch's global generator.
+
     Args:
         channels: features of an atom and of the result of a query, d.
         queries: number of learned queries, k.
@@ -523,6 +525,8 @@ class AtomLayers(nn.Module):
 
     .. math:: x \leftarrow x + \mathrm{ELU}(\mathrm{GATConv}(\mathrm{LayerNorm}(x)))
         \text{ for every layer}
+
+    The initial weights are drawn by torch's global generator.
 
     Args:
         settings: ``width``, ``layers``, ``heads`` and ``dropout`` are read.

@@ -107,8 +107,9 @@ class SmilesEstimator(SerializableEstimator, Parameters):
     def _pieces(
         self, make: Callable[[MoleculeInputs], Result], items: Iterable[Item], **options: Any
     ) -> Iterator[Piece[Item, Result]]:
-        """Yield the results of a function for chunks of molecules, in the order of the items.
-        Raises ValueError if an option of the estimator is below 1.
+        """Yield the results of a function, which gets the valid molecules of a chunk, in the order
+        of the items. The options and the errors are those of
+        :func:`gattn.apps.molecules.inputs.make_pieces`.
         """
         return make_pieces(
             make, items, max_atoms=self.max_atoms, workers=self.workers,
@@ -200,6 +201,7 @@ class SmilesEstimator(SerializableEstimator, Parameters):
         Raises:
             ValueError: ``read`` is missing, and the model reads descriptor columns.
             NotFittedError: the estimator was not fitted.
+            RuntimeError: a worker process was killed, which the iterator raises.
         """
         self.check_fitted()
         columns = self.descriptors_columns_

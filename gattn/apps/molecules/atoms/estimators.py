@@ -244,18 +244,18 @@ class AtomRegressor(NumberLabels, AtomEstimator):
             coverage: the requested probability, in (0, 1).
 
         Returns:
-            For each target the lower and the upper ends, each in the form of :meth:`predict`;
-            infinite if the validation part has too few molecules for the coverage.
+            For each target the lower and the upper ends, each in the form of :meth:`predict`, which
+            has the same warning; infinite if the validation part has too few molecules for the
+            coverage.
 
         Raises:
             NotFittedError: the estimator was not fitted.
             ValueError: the coverage is not above 0 and below 1.
         """
-        lower, upper = (
-            self._collect(smiles, lambda p, i=i: list(self.intervals(p, coverage)[i].numpy().T))
-            for i in (0, 1)
+        ends = self._collect(
+            smiles, lambda p: list(np.stack(self.intervals(p, coverage), 2).swapaxes(0, 1))
         )
-        return {name: (lower[name], upper[name]) for name in lower}
+        return {name: ([e[:, 0] for e in at], [e[:, 1] for e in at]) for name, at in ends.items()}
 
     def intervals(self, predicted: AtomPrediction, coverage: float) -> tuple[Tensor, Tensor]:
         """Return the lower and the upper ends of the intervals of n atoms or bonds, [n, t] each.

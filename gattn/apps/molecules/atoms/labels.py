@@ -120,8 +120,8 @@ def read_list(cell: object) -> list[Item] | None:
 
 
 def _parsed(text: str) -> object:
-    """Convert the text of a list, written as in JSON, as in Python or as numbers without quotes; a
-    text that is no list is returned unchanged.
+    """Convert the text of a value, usually a list, written as in JSON or in Python, or of a list of
+    texts without quotes and commas, as NumPy prints it; another text is returned unchanged.
     """
     for read in (json.loads, lambda text: ast.literal_eval(NAN.sub("None", text))):
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError):

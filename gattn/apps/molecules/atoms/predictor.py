@@ -68,8 +68,8 @@ def environment_codes(arrays: MoleculeArrays, level: str) -> np.ndarray:
 
 
 def _hashed(features: Tensor) -> np.ndarray:
-    """Return a hash code for each of r rows of features, [r] uint64. The factors of the hash are
-    random numbers with a fixed seed.
+    """Return a hash code for each of r rows of features, [r, d] float32: [r] uint64. The factors of
+    the hash are random numbers with a fixed seed.
     """
     words = features.contiguous().numpy().view(np.uint32).astype(np.uint64)
     random = np.random.default_rng(0).integers(1, 2**62, words.shape[1], dtype=np.uint64)

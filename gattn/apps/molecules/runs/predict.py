@@ -338,6 +338,10 @@ def predict_rows(
     Returns:
         For each row its cells and the reason why it cannot be predicted, or "". The cells of such a
         row are empty.
+
+    Raises:
+        ValueError: the coverage is not above 0 and below 1.
+        RuntimeError: a worker process was killed.
     """
     empty = [""] * len(prediction_columns(model))
     predicted: list[PredictedRow] = []

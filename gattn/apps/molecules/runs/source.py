@@ -312,7 +312,8 @@ def _relation_column(
     targets: Sequence[str],
     encoding: str | None,
 ) -> str:
-    """Read a table; return its only unused column of relations, or "" if there is none.
+    """Read a table; return its only unused column of relations, or "" if there is none. ``smiles``
+    are the columns of SMILES, ``names`` the used ones, and ``targets`` those of the labels.
 
     Raises:
         FileNotFoundError: there is no file ``path``.

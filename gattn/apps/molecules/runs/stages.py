@@ -511,7 +511,9 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         )
 
     def report(self, run: MoleculeRun) -> pipeline.Report:
-        """Return the report page, with pictures of the molecules that have the largest errors."""
+        """Return the report page, with pictures of the molecules that have the largest errors.
+        Raises ImportError without matplotlib.
+        """
         test, predicted = run.part("test"), run.predictions["test"]
         model, source, names = run.estimator, run.data.source, run.estimator.targets_
         notes = (*run.notes, *_class_names(model), *_transforms(model))

@@ -90,7 +90,8 @@ class RowQuery:
 
     def best(self, rows: Sequence[Sequence[str]]) -> list[int]:
         """Return the indices of the selected rows, the highest number first. Rows with equal
-        numbers, and all rows without a ranking, stay in order.
+        numbers, and all rows without a ranking, stay in order. The rows have the columns of the
+        query; those of an earlier call are forgotten.
         """
         self._base.execute("delete from rows")
         marks = ", ?" * len(self._cells)

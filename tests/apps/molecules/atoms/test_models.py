@@ -74,7 +74,9 @@ def test_loaded_atom_regressor_gives_the_lists_of_the_saved_regressor(model, tmp
     assert np.isnan(predicted[2]).tolist() == [True, False, False, False]
     np.testing.assert_allclose(predicted[2][1:], model.predict(["OCC"])["mass"][0])
     assert abs(predicted[0] - [1.2011, 1.2011, 1.2011, 1.4007]).max() < 0.1
-    lower, upper = model.predict_interval(["CCCN"])["mass"]
+    with pytest.warns(UserWarning, match="1 SMILES could not be read") as record:
+        lower, upper = model.predict_interval(["CCCN", "x"])["mass"]
+    assert len(record) == 1
     assert (lower[0] <= predicted[0]).all()
     assert (predicted[0] <= upper[0]).all()
     model.save(tmp_path)
