@@ -271,7 +271,8 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return self
 
     def check_split(self, y: Tensor, split: Split) -> list[str]:
-        """Check the labels of the parts before training.
+        """Check the labels of the parts before training. The subclasses do so; here, all labels are
+        valid.
 
         Args:
             y: [n] float64; NaN for nodes without a label.
@@ -281,7 +282,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
             Sentences about classes that are missing in a part; empty for regression.
 
         Raises:
-            GraphError: the training part has one class only.
+            GraphError: all labels of the training part are equal.
         """
         return []
 

@@ -171,7 +171,9 @@ def prediction_times(
 
 
 def _complete(values: pd.Series, title: str, where: Where) -> NDArray[np.float64]:
-    """Return the times of all rows; a GraphError is raised if a row has none."""
+    """Return the times of n rows, [n] float64, as :func:`as_times` reads them. Raises GraphError if
+    a row has no time, or one that cannot be read.
+    """
     times = as_times(values, title, where)
     if np.isnan(times).any():
         rows = np.flatnonzero(np.isnan(times))

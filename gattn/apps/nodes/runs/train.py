@@ -68,7 +68,7 @@ TOP_LABELS = 10
 
 def node_report(run: NodeRun) -> Report:
     """Return the content of the report page, and a dictionary of its plots (the keys are file
-    names without extension).
+    names without extension). Raises ImportError without matplotlib or networkx.
     """
     weights = run.estimator.predictor_.attention(run.encoded.graph)
     figures = {"network": _picture(run, weights)}
@@ -147,7 +147,9 @@ def _trials_section(run: NodeRun) -> Section:
 
 
 def _components(run: NodeRun) -> Section:
-    """Return the section of the report on the weights and metrics of the models in a stack."""
+    """Return the section of the report on the weights and metrics of the models in a stack. The
+    model of the run must be a stack.
+    """
     components = run.metrics["components"]
     metrics = list(run.metrics["test"])
     rows = [
@@ -539,7 +541,8 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
 
     def evaluate(self, data: NodeData, parts: NodeParts, model: list[Trial]) -> NodeRun:
         """Return the trial with the lowest validation loss, with its metrics and those of the
-        baselines.
+        baselines. scikit-learn issues a ConvergenceWarning if the logistic regression among them
+        stops after 1,000 steps.
         """
         trials, settings, encoded, y = model, self.settings, parts.encoded, data.y
         best = best_trial(trials)

@@ -132,7 +132,7 @@ class LabelledNetwork(ResidualNetwork):
         + W_l h^{(l)})\bigr)
 
     In training, the label of a node is drawn to be either an input or a target. The normalisation
-    is over the nodes.
+    is over the nodes. The initial weights are drawn by torch's global generator.
 
     Args:
         settings: settings; the sizes are read.
