@@ -42,7 +42,8 @@ RATE, DECAY = 5e-3, 1e-3
 
 
 class PairPerceptron(nn.Module):
-    """Perceptron with two layers that reads the standardised features of a pair.
+    """Perceptron with two hidden layers that reads the standardised features of a pair. Its initial
+    weights are drawn by torch's global generator.
 
     Args:
         mean: [f] means of the features.

@@ -195,7 +195,8 @@ def _has_files(folder: Path) -> bool:
 
 def _metrics(out: Path, inputs: Mapping[str, Sequence[str]]) -> dict[str, Any] | None:
     """Return the metrics of a finished run, or None if the run is not finished. Raises RunError if
-    the input files or the metrics have changed.
+    the input files or the metrics have changed. ``inputs`` has the paths of the input files by the
+    key of ``splits.json`` that holds their hash; files that do not exist are not compared.
     """
     if not (out / METRICS).exists():
         return None

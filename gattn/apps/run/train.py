@@ -152,7 +152,7 @@ class Product(ABC, Generic[Data, AnyParts, Model, Run]):
     @abstractmethod
     def report(self, run: Run) -> Report:
         """Return the content of the report page, and a dictionary of its plots (the keys are
-        file names without suffix).
+        file names without suffix). Raises ImportError if a package that draws them is missing.
         """
 
     @abstractmethod
@@ -181,6 +181,7 @@ def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
         RunError: the folder contains another run, or other files.
         ValueError: the settings or the data are not suitable for training.
         OSError: a file cannot be read or written.
+        ImportError: a package that reads the data or draws the report is missing.
     """
     with run_folder.lock_folder(product.out):
         return _train(product)
@@ -190,8 +191,9 @@ def _train(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
     """Train a model, write the run into its folder and return the metrics.
 
     If the folder already contains this run, and it is finished, its metrics are returned. Raises
-    RunError if the folder contains another run or other files, ValueError for unsuitable data, and
-    OSError if a file cannot be read or written.
+    RunError if the folder contains another run or other files, ValueError for unsuitable data,
+    OSError if a file cannot be read or written, ImportError if a package is missing, and the errors
+    of the stages.
     """
     out = product.out
     metrics = run_folder.finished_metrics(out, product.settings, product.inputs)

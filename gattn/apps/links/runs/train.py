@@ -51,7 +51,7 @@ WORDS = Words("links", "a link")
 
 def link_report(run: LinkRun) -> Report:
     """Return the content of the report page, and a dictionary of its plots (the keys are file
-    names without extension).
+    names without extension). Raises ImportError without matplotlib.
     """
     metrics, settings = run.metrics, run.settings
     counts, predictor = metrics["links"], run.estimator.predictor_
