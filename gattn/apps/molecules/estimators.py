@@ -122,6 +122,7 @@ class MoleculeEstimator(SmilesEstimator):
             RunError: the model to start from (``from_foundation``) cannot be read.
             TrainingError: a checkpoint is damaged or belongs to another training, or the loss is
                 not finite.
+            RuntimeError: a process that parses SMILES or trains networks was killed.
 
         Warns:
             UserWarning: a molecule is in both the training and the validation part.

@@ -459,8 +459,8 @@ class GaussianProcess:
             bounds: [k, t, 2] float64, the ends of labels that are known by limits; see :meth:`fit`.
 
         Returns:
-            A model of the old and the new training molecules; the new ones are its last k. Without
-            new molecules, the model itself.
+            A model of the old and the new training molecules; the new ones are its last k, and its
+            ``rows`` count all of them. Without new molecules, the model itself.
 
         Raises:
             ValueError: the labels have bounds, and the kernel matrix cannot be factorised.

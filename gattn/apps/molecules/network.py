@@ -129,7 +129,7 @@ def molecule_network(
 
 def _check(graph: NetworkGraph, parameters: Sequence[Tensor], sizes: NetworkSizes) -> None:
     """Check the shapes of the batch, because the kernel reads it without checks. Raises ValueError
-    for the first wrong shape.
+    for the first wrong shape. The parameters are in the order of :func:`molecule_network`.
     """
     atoms, edges, molecules = len(graph.x), graph.edge_index.shape[-1], len(graph.ptr) - 1
     width, features = parameters[0].shape
@@ -173,7 +173,7 @@ def _forward(
     graph: NetworkGraph, parameters: Sequence[Tensor], sizes: NetworkSizes, is_saved: bool
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the output [g, t] and the tensors that the kernel writes; with ``is_saved``, also
-    those that backward needs.
+    those that backward needs. The parameters are in the order of :func:`molecule_network`.
     """
     x, molecules, width = graph.x, len(graph.ptr) - 1, len(parameters[0])
     atoms, edges = len(x), graph.edge_index.shape[1]

@@ -233,6 +233,7 @@ class MoleculePredictor(Components):
             ValueError: shapes that do not match, or a target without a training label.
             TrainingError: a checkpoint is damaged or belongs to another training, or the loss of a
                 network is not finite.
+            RuntimeError: a process that trains networks was killed.
         """
         _check(train, "y of the training part")
         _check(val, "y of the validation part")

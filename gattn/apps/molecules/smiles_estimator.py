@@ -145,6 +145,7 @@ class SmilesEstimator(SerializableEstimator, Parameters):
             SettingsError: a setting for numbers was set for classes.
             TrainingError: a checkpoint is damaged or belongs to another training, or the loss is
                 not finite.
+            RuntimeError: a process that trains networks was killed.
             RunError: the encoder to start from (``from_foundation``) cannot be read.
         """
         if self.task.is_class:

@@ -70,6 +70,7 @@ class AtomEstimator(SmilesEstimator):
             SettingsError: a parameter has an invalid value.
             TrainingError: a checkpoint is damaged or belongs to another training, or the loss is
                 not finite.
+            RuntimeError: a process that parses SMILES or trains networks was killed.
         """
         if (atoms is None) == (bonds is None):
             raise ValueError(

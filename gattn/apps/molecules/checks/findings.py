@@ -676,7 +676,8 @@ def check_parts(
     Args:
         table: the table.
         parts: the part of each row, "" for none; empty if the table has no parts.
-        test: the table of the test part; None if there is no such file.
+        test: the table of the test part; None if there is no such file. A finding on it has the
+            rows of this table only.
     """
     if test is not None:
         names = [table.path.name, test.path.name]

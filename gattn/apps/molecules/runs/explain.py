@@ -132,7 +132,9 @@ def _draw(stem: Path, explanation: Explanation, scale: float, title: str) -> Non
 def _atom_lines(
     rows: Sequence[int], explanations: Sequence[Explanation]
 ) -> Iterator[Sequence[object]]:
-    """Yield the header and a row for each atom of the explained molecules of ``atoms.csv``."""
+    """Yield the header and a row for each atom of the explained molecules of ``atoms.csv``.
+    ``rows`` are the rows of the molecules in their table.
+    """
     yield ["row", "atom", "symbol", "explained", "weight", "spread"]
     for row, one in zip(rows, explanations):
         for atom, symbol in enumerate(one.symbols):
@@ -143,7 +145,9 @@ def _atom_lines(
 def _molecule_lines(
     rows: Sequence[int], explanations: Sequence[Explanation]
 ) -> Iterator[Sequence[object]]:
-    """Yield the header and a row for each explained molecule of ``molecules.csv``."""
+    """Yield the header and a row for each explained molecule of ``molecules.csv``. ``rows`` are the
+    rows of the molecules in their table.
+    """
     yield [
         *("row", "smiles", "prediction", "std", "explained", "explained_value"),
         *("top_atoms", "top_drop", "random_drop", "random_drop_std"),

@@ -253,6 +253,9 @@ def train_run(
         RunError: the folder contains another run, or other files.
         ValueError: a model cannot be trained with these settings or on these data.
         OSError: a file cannot be read or written; the last checkpoint is not deleted.
+        TrainingError: a loss is not finite.
+        RuntimeError: a process was killed.
+        ImportError: a package that reads the data or draws the report is missing.
     """
     return pipeline.train_run(MoleculeProduct(settings, out, log, progress=progress))
 
@@ -433,7 +436,8 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         """Train the estimator of the data on the training and the validation part, and return it. A
         note about the related targets is added to ``parts.notes``. Raises ValueError if all
         molecules with related labels are in the test part, RunError if the encoder to start from
-        cannot be read, and TrainingError if a loss is not finite.
+        cannot be read, TrainingError if a loss is not finite, and RuntimeError if a process was
+        killed.
         """
         data, settings = parts.data, self.settings
         estimator = data.estimator
