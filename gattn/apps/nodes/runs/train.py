@@ -455,6 +455,8 @@ def train_run(
         ValueError: settings contradict each other or the data.
         TrainingError: a loss is not finite.
         OSError: a file cannot be read or written.
+        RuntimeError: a process was killed, for example because memory was exhausted.
+        ImportError: a package that reads the data or draws the report is missing.
     """
     product = NodeProduct(settings, out, log, on_epoch=on_epoch, on_run_end=on_run_end)
     return pipeline.train_run(product)
@@ -530,9 +532,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         return NodeParts(record, [("line", "edge", "reason"), *graph.left_out], splits, encoded)
 
     def fit(self, data: NodeData, parts: NodeParts) -> list[Trial]:
-        """Run all trials and return them in order. Raises TrainingError if the loss of one is not
-        finite.
-        """
+        """Run all trials and return them in order. The errors are those of :func:`run_trials`."""
         trainer = Trainer(data.estimator, parts.encoded, data.y, parts.splits)
         return run_trials(
             trainer, self.settings.runs, workers=self.settings.workers,

@@ -62,7 +62,8 @@ class SampledPredictor(ResidualPredictor):
 
     def _sampled(self, graph: AttributedGraph, x: Tensor | None = None) -> SampledInputs:
         """Return the inputs for sampling from a graph, given the features x of its nodes, or None
-        to encode them. The inputs of the last graph are stored in the model.
+        to encode them. The inputs of the last graph are stored in the model, and returned for this
+        graph without reading x.
         """
         if self._inputs is None or self._inputs[0] is not graph:
             x = self._network_graph(graph).x if x is None else x
@@ -100,7 +101,8 @@ class SampledPredictor(ResidualPredictor):
                     ends: tuple[Tensor, Tensor], part: Graph, edges: Tensor | None = None
                 ) -> Tensor:
                     """Compute the layer for one range of nodes, from all edges into them, whose
-                    indices in the graph are ``edges``.
+                    indices in the graph are ``edges``. ``ends`` are the hidden vectors of the
+                    sources, of which the nodes are the first, and of the nodes.
                     """
                     terms = {name: one[edges] for name, one in inputs.terms.items()}
                     return network.layer(place, ends[0], part, part.num_dst, terms)
