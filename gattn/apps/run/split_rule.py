@@ -32,7 +32,8 @@ class SplitRule(NamedTuple):
 
 
 def read_rule(spec: str) -> SplitRule:
-    """Read a value of the option ``--split``.
+    """Read a value of the option ``--split``. The kind of a text without a prefix is "file" if it
+    ends in ``.json``, and otherwise "rule", whose name is not checked.
 
     >>> read_rule("column:fold.json"), read_rule("scaffold")
     (SplitRule(kind='column', name='fold.json'), SplitRule(kind='rule', name='scaffold'))

@@ -198,7 +198,9 @@ class ServedNodes(ServedNetwork):
         return weights
 
     def _attention_of(self, place: int) -> list[Layer]:
-        """Return for each layer edges and weights, among them those of the edges into a node."""
+        """Return for each layer edges and weights, sorted by destination as by :func:`_sorted`,
+        among them all or a sample of those of the edges into a node.
+        """
         network = attention_network(self.estimator.predictor_)
         if not isinstance(network, SampledPredictor):
             return self.attention

@@ -36,7 +36,9 @@ class CsvBody:
     input_rows: list[InputRow]
 
     def cells(self, predicted: Sequence[PredictedRow]) -> list[list[str]]:
-        """Return the rows of the answer: the cells of the request, the prediction and the error."""
+        """Return the rows of the answer: the cells of the request, the prediction and the error.
+        ``predicted`` has an entry for each row, in order; another number raises ValueError.
+        """
         return [
             [*row.cells, *one.cells, row.problem or one.error]
             for row, one in zip(self.rows, predicted, strict=True)

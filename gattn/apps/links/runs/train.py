@@ -196,6 +196,7 @@ def train_run(
         ValueError: settings contradict each other or the data.
         TrainingError: a loss is not finite.
         OSError: a file cannot be read or written.
+        ImportError: a package that reads the data or draws the report is missing.
     """
     return pipeline.train_run(LinkProduct(settings, out, log, on_epoch=on_epoch))
 
