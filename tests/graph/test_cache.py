@@ -45,7 +45,7 @@ def test_new_tensor_at_a_reused_address_gets_its_own_graph():
         assert as_graph(edge_index, 5).edge_index.tolist() == edge_index.tolist()
 
 
-def test_inference_tensors_are_cached_by_content(sorts):
+def test_graphs_of_edges_from_inference_mode_are_cached_by_content(sorts):
     with torch.inference_mode():
         edge_index = torch.tensor([[0, 1], [1, 0]])
         assert as_graph(edge_index, 2) is as_graph(edge_index, 2)

@@ -121,6 +121,6 @@ def test_compiled_code_stores_no_statistics_of_layouts():
     ([[0, 1], [1, 2]], "destination indices must be in [0, 2); got 2 at edge 1"),
     ([[0, 1], [1, -(2**33)]], "destination indices must be in [0, 2); got -8589934592 at edge 1"),
 ])  # fmt: skip
-def test_indices_out_of_range_on_a_device_raise_error(edges, message, elsewhere):
+def test_edge_indices_out_of_range_on_a_device_raise_error(edges, message, elsewhere):
     with pytest.raises(ValueError, match=re.escape(message)):
         Graph(torch.tensor(edges), (3, 2))

@@ -55,7 +55,7 @@ def test_csr_and_csc_matrices_give_the_graph_of_their_entries(case):
         assert torch.equal(got.layout.rowptr, unique.layout.rowptr)
 
 
-def test_matrix_keeps_stored_zeros_and_reads_rows_as_destinations():
+def test_sparse_matrix_has_edges_for_stored_zeros_and_rows_as_destinations():
     adj_t = torch.sparse_coo_tensor([[0, 0], [1, 2]], [0.0, 5.0], (1, 3), check_invariants=True)
     graph = Graph(adj_t)
     assert graph.size == (3, 1)
@@ -114,7 +114,7 @@ def test_invalid_size_of_a_graph_raises_error(size):
         Graph(torch.tensor([[0], [1]]), size)
 
 
-def test_size_other_than_that_of_the_edges_raises_error():
+def test_graph_size_other_than_that_of_the_edges_raises_error():
     with pytest.raises(ValueError, match=r"size must be \(3, 2\), the size of the edges; got"):
         Graph(torch.zeros(2, 3).to_sparse(), 3)
     graph = Graph(torch.tensor([[0], [1]]), 3)

@@ -46,7 +46,7 @@ def test_layout_of_random_graphs_equals_a_plain_sort(name, data):
 
 
 @CASES
-def test_edges_are_returned_in_the_callers_order(case):
+def test_graph_returns_edges_in_the_callers_order(case):
     graph = case.graph()
     assert torch.equal(graph.edge_index, case.edge_index)
     assert graph.num_edges == case.edge_index.shape[1]
@@ -74,7 +74,7 @@ def test_transpose_exchanges_sources_and_destinations(case):
      ((2**31 - 2**16, 1, 1), torch.int64), ((1, 2**31, 1), torch.int64),
      ((1, 1, 2**40), torch.int64)],
 )  # fmt: skip
-def test_indices_have_32_bits_if_all_sizes_permit(sizes, dtype):
+def test_layout_indices_have_32_bits_if_all_sizes_permit(sizes, dtype):
     assert reference.index_dtype(*sizes) == dtype
 
 

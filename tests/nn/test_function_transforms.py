@@ -46,7 +46,7 @@ def test_ensemble_of_stacked_layers_predicts_like_each_layer(layer):
     torch.testing.assert_close(out, torch.stack([member(x, EDGES) for member in members]))
 
 
-def test_backend_option_inside_a_transform_raises_error(monkeypatch):
+def test_layer_under_torch_func_raises_error_if_a_backend_is_selected(monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", "cpu")
     conv, x = GATConv(5, 3, 2), torch.randn(4, 5)
     for call in (

@@ -59,7 +59,7 @@ def test_dropout_mask_equals_that_of_the_philox_generator(name, dropout, heads, 
 
 
 @pytest.mark.parametrize("dropout", [0.3, 1.0])
-def test_gradients_with_dropout_equal_the_reference(
+def test_attention_gradients_with_dropout_equal_the_reference(
     attention, precision, dropout, compare, hub_graph, random_graph
 ):
     """The backward pass drops the same edges as the forward pass."""
@@ -72,7 +72,7 @@ def test_gradients_with_dropout_equal_the_reference(
     compare(attention.but(function=seeded), graph, 3, 8, precision, dropout=dropout)
 
 
-def test_derivatives_with_dropout_pass_gradcheck(attention):
+def test_derivatives_of_attention_with_dropout_pass_gradcheck(attention):
     graph = Graph(torch.tensor([[0, 1, 2, 2, 0, 0, 1], [2, 2, 0, 1, 1, 2, 0]]), 3)
     inputs = attention.inputs(graph, 2, 2, d=2, w=1)
 

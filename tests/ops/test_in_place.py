@@ -31,7 +31,7 @@ def test_attention_modified_in_place_gives_the_bits_of_out_of_place_gradients(na
         assert torch.equal(actual, expected)
 
 
-def test_attention_weights_modified_in_place_give_equal_gradients():
+def test_attention_weights_modified_in_place_give_the_gradients_of_unmodified_weights():
     score = torch.randn(90, 2, requires_grad=True)
     (expected,) = torch.autograd.grad(functional.edge_softmax(score, GRAPH).sin().sum(), score)
     (got,) = torch.autograd.grad(functional.edge_softmax(score, GRAPH).sin_().sum(), score)
@@ -74,7 +74,7 @@ def test_in_place_activation_after_a_layer_gives_the_gradients_of_pyg(make):
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_output_of_apply_edges_modified_in_place_gives_equal_gradients():
+def test_output_of_apply_edges_modified_in_place_gives_out_of_place_gradients():
     """The result shares no memory with recorded tensors or parameters."""
     results = []
     for write in (False, True):

@@ -16,7 +16,7 @@ drops_edges = pytest.mark.parametrize(
 """Arguments of operators in which the value -inf drops an edge."""
 
 
-def test_nodes_without_edges_have_zero_outputs_and_gradients(attention):
+def test_attention_of_nodes_without_edges_has_zero_outputs_and_gradients(attention):
     graph = Graph(torch.tensor([[0, 1, 4], [3, 3, 3]]), (6, 5))
     results = attention.gradients(attention.inputs(graph, 2, 4), graph)
     for name, letters in attention.shapes.items() | {("out", "n")}:
@@ -49,7 +49,7 @@ def test_score_of_minus_infinity_removes_its_edge(name, term, backend, operators
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 @drops_edges
-def test_output_for_scores_of_minus_infinity_is_zero(name, term, backend, operators, random_graph):
+def test_attention_of_minus_infinity_scores_is_zero(name, term, backend, operators, random_graph):
     inputs = operators[name].inputs(random_graph, 2, 4, dtype=torch.float32)
     row = random_graph.edge_index[1] == 7
     assert row.any()
@@ -66,7 +66,7 @@ def test_output_for_scores_of_minus_infinity_is_zero(name, term, backend, operat
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_nan_reaches_only_the_outputs_that_depend_on_it(operator, backend, random_graph, hub_graph):
+def test_nan_in_an_input_reaches_only_dependent_outputs(operator, backend, random_graph, hub_graph):
     """A NaN in any input reaches every output that reads it, and no other row."""
     for graph in (random_graph, hub_graph):
         for name, letters in operator.shapes.items():

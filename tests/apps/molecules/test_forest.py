@@ -65,7 +65,7 @@ def test_trees_grown_on_training_labels_do_not_depend_on_validation_labels() -> 
     assert (every.mean - every_too.mean).abs().nan_to_num(0.0).max() > 1
 
 
-def test_forest_with_missing_labels_and_weights_learns_from_an_extra_column() -> None:
+def test_forest_with_weights_and_missing_labels_learns_from_an_extra_column() -> None:
     inputs, y = chains_and_targets()
     extra = torch.randn(len(y), 1, generator=torch.Generator().manual_seed(0)).double()
     described = inputs.described(extra)

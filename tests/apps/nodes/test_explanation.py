@@ -59,7 +59,7 @@ def test_change_by_a_neighbour_is_the_prediction_minus_that_without_the_neighbou
         assert np.isclose(explanation.neighbours[0].without, expected, rtol=1e-5)
 
 
-def test_explanation_states_the_change_without_an_attribute(classifier):
+def test_explanation_states_the_change_of_the_prediction_without_an_attribute(classifier):
     explanation = explain_node(classifier.predictor_, classifier.graph_, 70, most=0)
     assert explanation.neighbours == ()
     (size,) = explanation.attributes

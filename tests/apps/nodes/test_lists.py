@@ -135,7 +135,7 @@ def test_first_line_with_numbers_of_nodes_and_edges_gives_a_note(tmp_path, first
     assert any(note.startswith(f"Line 1, '{first}', may be") for note in graph.notes) == noted
 
 
-def test_note_states_the_first_edge_and_ignored_text(tmp_path):
+def test_note_on_an_edge_list_states_the_first_edge_and_ignored_text(tmp_path):
     graph = _read(tmp_path, "a,b # note,3\n")
     assert "Names are separated by commas; the first edge is 'a' - 'b # note'." in graph.notes
     assert any(

@@ -88,7 +88,7 @@ def test_split_of_nodes_by_time_has_nodes_of_equal_time_in_one_set():
         time_split(y, times % 2, (0.6, 0.2, 0.2), "year")
 
 
-def test_time_of_a_node_is_that_of_its_first_edge():
+def test_time_of_a_node_is_that_of_its_first_edge_if_nodes_have_no_times():
     rows = "a,b,2020-01-03\nb,c,2020-01-02\n"
     graph = _graph(rows, "source,target,day", nodes=pd.DataFrame({"id": list("abcd")}))
     times = node_times(graph, "day")

@@ -124,7 +124,7 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1400])
-def test_report_page_fits_each_width_and_theme(
+def test_report_page_fits_screens_of_400_and_1400_pixels_in_each_theme(
     page: Path, width: int, scheme: str, browser: webdriver.Chrome
 ) -> None:
     _open(browser, page, width, scheme)

@@ -77,7 +77,7 @@ def test_predict_of_a_json_body_returns_the_numbers_and_errors_of_a_csv_body(cli
     assert (row["lower"], row["upper"]) == (None, None)  # JSON has no infinity.
 
 
-def test_simultaneous_requests_are_batched_with_equal_predictions(client_of, monkeypatch):
+def test_simultaneous_requests_are_batched_and_predicted_as_if_sent_alone(client_of, monkeypatch):
     batches = []
 
     def predict_slowly(model, smiles, coverage, predict=application.predict_rows):

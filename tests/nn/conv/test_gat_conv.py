@@ -9,7 +9,7 @@ FILLS = ["mean", "add", "min", "max", "mul", 2.5, torch.tensor([0.1, -0.2, 0.3])
 
 @pytest.mark.parametrize("fill_value", FILLS, ids=str)
 @pytest.mark.parametrize(("width", "dtype"), [(1, torch.float32), (3, torch.float64)])
-def test_gat_conv_matches_pyg_for_every_fill_value_of_loops(beside_pyg, dtype, fill_value, width):
+def test_gat_conv_matches_pyg_for_fill_values_of_self_loops(beside_pyg, dtype, fill_value, width):
     if isinstance(fill_value, torch.Tensor):
         fill_value = fill_value[:width]
     options = {"heads": 2, "edge_dim": width, "fill_value": fill_value}

@@ -201,7 +201,7 @@ def test_checkpointed_dense_attention_stores_no_activation(backend, calls):
 
 @pytest.mark.parametrize("backend", [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], ids=str)
 @pytest.mark.parametrize("name", ["complete, one size", "complete, many sizes"])
-def test_in_place_activation_after_dense_attention_gives_equal_gradients(name, backend, calls):
+def test_in_place_activation_of_dense_attention_gives_out_of_place_gradients(name, backend, calls):
     graph = BLOCKS[name]()
     tensors = inputs(graph)
     with sdpa_kernel(backend):

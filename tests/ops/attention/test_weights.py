@@ -23,7 +23,7 @@ def split():
 
 
 @each_impl
-def test_weights_times_values_sum_to_the_attention_output(attention, backend, split, random_graph):
+def test_attention_weights_times_values_sum_to_the_output(attention, backend, split, random_graph):
     inputs = attention.inputs(random_graph, 4, 5)
     if "edge_attr" in inputs and FAMILIES[attention.family].edges_in_value:
         inputs["edge_attr"] = torch.zeros_like(inputs["edge_attr"])

@@ -209,7 +209,7 @@ def test_output_of_a_custom_score_is_not_finite_if_its_weights_sum_to_zero():
 
 @pytest.mark.slow
 @pytest.mark.skipif(bool(cpu.unavailable_reason()), reason="the C++ kernels are not built")
-def test_gradients_with_smaller_chunks_in_backward_equal_those_of_the_definition(monkeypatch):
+def test_gradients_of_a_custom_score_in_smaller_chunks_equal_those_without_chunks(monkeypatch):
     """Chunks have 16 edges in the forward pass and 8 in the backward pass, and the graph has
     sources and destinations of high degree.
     """

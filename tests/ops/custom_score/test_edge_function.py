@@ -158,7 +158,7 @@ class Tied(Module):
 
 
 @pytest.mark.parametrize("chunk", [10, 1000])
-def test_gradients_of_shared_parameters_equal_the_definition(chunk, hub, tensors, monkeypatch):
+def test_gradients_of_shared_parameters_equal_those_of_autograd(chunk, hub, tensors, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", chunk)
     score = Tied().double()
     parameters = list(score.parameters())

@@ -38,7 +38,7 @@ PARAMETER = torch.ones(WIDTH, dtype=torch.float64, requires_grad=True)
         (gaussian, {"value": torch.ones(12, 2)}, ValueError, r"value must have shape \(12, h, c\)"),
     ],
 )  # fmt: skip
-def test_invalid_score_or_argument_raises_error(score, options, error, message, hub, tensors):
+def test_invalid_custom_score_or_input_raises_error(score, options, error, message, hub, tensors):
     arguments = {**tensors, "graph": hub, **options}
     positional = [arguments.pop(name) for name in ("query", "key", "value", "graph")]
     if "edge_attr" not in options:
@@ -56,7 +56,7 @@ def test_score_whose_shape_depends_on_the_chunk_raises_error(hub, tensors, monke
         attention(lambda q, k, e: q[:, :1, 0] - k[:, 0, 0], *ends, hub)
 
 
-def test_captured_parameters_raise_error_only_if_gradients_are_enabled(hub, tensors):
+def test_parameters_captured_by_a_score_raise_error_only_if_gradients_are_enabled(hub, tensors):
     linear = Linear(WIDTH, 1).double()
     ends = (tensors["query"].detach(), tensors["key"].detach(), tensors["value"].detach(), hub)
 
@@ -69,7 +69,7 @@ def test_captured_parameters_raise_error_only_if_gradients_are_enabled(hub, tens
         attention(score, *ends)
 
 
-def test_buffer_modified_before_backward_raises_error(hub, tensors, in_chunks) -> None:
+def test_buffer_of_a_score_modified_before_backward_raises_error(hub, tensors, in_chunks) -> None:
     class Annealed(Perceptron):
         def __init__(self) -> None:
             super().__init__()
@@ -108,7 +108,7 @@ def test_random_score_raises_error_if_backward_recomputes_the_score(
         out.backward()
 
 
-def test_random_numbers_drawn_in_another_thread_raise_no_error(hub, tensors):
+def test_random_numbers_of_another_thread_raise_no_error_in_a_custom_score(hub, tensors):
     ends, stop = [tensors[name] for name in ("query", "key", "value")], threading.Event()
 
     def draw() -> None:

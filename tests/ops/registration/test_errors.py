@@ -12,7 +12,7 @@ from gattn.ops.registration.operator import OPERATORS
 from tests.families import ATTENTION, FAMILIES, declared, distinct_settings, numbers
 
 
-def test_argument_of_wrong_shape_raises_error_that_names_it(operator, random_graph):
+def test_operator_argument_of_wrong_shape_raises_error_with_its_name(operator, random_graph):
     for name, letters in operator.shapes.items():
         for axis in range(len(letters)):
             inputs = operator.inputs(random_graph, 2, 4, grad=False)
@@ -37,7 +37,7 @@ def test_argument_of_wrong_shape_raises_error_that_names_it(operator, random_gra
                 assert out.isfinite().all()
 
 
-def test_argument_of_wrong_rank_raises_error_with_the_expected_shape(operator, random_graph):
+def test_operator_argument_of_wrong_rank_raises_error_with_its_shape(operator, random_graph):
     for name in operator.shapes:
         for change in (lambda t: t[None], lambda t: t.flatten()):
             inputs = operator.inputs(random_graph, 2, 4, grad=False)
@@ -49,7 +49,7 @@ def test_argument_of_wrong_rank_raises_error_with_the_expected_shape(operator, r
 
 
 @pytest.mark.parametrize("wrong", [torch.int64, torch.complex64, torch.bool])
-def test_argument_of_unsupported_dtype_raises_error(operator, wrong, random_graph):
+def test_operator_argument_of_unsupported_dtype_raises_error(operator, wrong, random_graph):
     for name in operator.shapes:
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         if name == "attn_bias" and wrong is torch.bool:
@@ -60,7 +60,7 @@ def test_argument_of_unsupported_dtype_raises_error(operator, wrong, random_grap
             operator(inputs, random_graph)
 
 
-def test_arguments_of_different_dtypes_raise_error(operator, random_graph):
+def test_operator_arguments_of_different_dtypes_raise_error(operator, random_graph):
     for name in list(operator.shapes)[1:]:
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         inputs[name] = inputs[name].float()
@@ -68,7 +68,7 @@ def test_arguments_of_different_dtypes_raise_error(operator, random_graph):
             operator(inputs, random_graph)
 
 
-def test_argument_on_another_device_raises_error(operator, random_graph):
+def test_operator_argument_on_another_device_raises_error(operator, random_graph):
     for name in operator.shapes:
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         inputs[name] = inputs[name].to("meta")
@@ -77,7 +77,7 @@ def test_argument_on_another_device_raises_error(operator, random_graph):
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_sparse_tensor_or_list_as_argument_raises_error(operator, backend, random_graph):
+def test_sparse_tensor_or_list_as_operator_argument_raises_error(operator, backend, random_graph):
     for name, letters in operator.shapes.items():
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         optional = signature(operator.function).parameters[name].default is None
@@ -98,13 +98,13 @@ def test_graph_argument_of_another_type_raises_error(operator, edges, random_gra
 
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.1, float("nan"), float("inf")])
-def test_dropout_out_of_range_raises_error(attention, dropout, random_graph):
+def test_attention_dropout_out_of_range_raises_error(attention, dropout, random_graph):
     with pytest.raises(ValueError, match=r"dropout must be a probability in \[0, 1\]; got"):
         attention(attention.inputs(random_graph), random_graph, dropout=dropout)
 
 
 @pytest.mark.parametrize("value", ["0.2", torch.tensor(0.2, requires_grad=True), [0.2]], ids=type)
-def test_setting_that_is_not_a_number_raises_error(attention, value, random_graph):
+def test_attention_setting_that_is_not_a_number_raises_error(attention, value, random_graph):
     """A setting must be a number: a tensor is an error, because it would get no gradient."""
     inputs = attention.inputs(random_graph)
     for name in numbers(attention.family):
@@ -123,7 +123,7 @@ def test_edge_features_without_their_projection_raise_error(name, operators, ran
             operators[name](inputs, random_graph)
 
 
-def test_unknown_value_of_an_option_raises_error(attention, random_graph):
+def test_unknown_value_of_an_attention_option_raises_error(attention, random_graph):
     inputs = attention.inputs(random_graph)
     for name, kind in declared(attention.family).items():
         if isinstance(kind, tuple):
