@@ -66,8 +66,7 @@ def compare(
 ) -> list[Tensor]:  # fmt: skip
     """Return the Tanimoto similarities [k, n] of each kind of counts, followed by the results of
     :func:`compare_descriptors`. Raises ValueError if the counts differ in columns or dtype. ``z``
-    and ``other_z`` are standardised descriptors, in ``blocks`` groups of the user beside those of
-    RDKit.
+    [k, d] and ``other_z`` [n, d] are standardised descriptors of rows of ``blocks`` molecules.
     """
     pairs = zip(counts, other_counts, strict=True)
     alike = [CountTable.of(others).tanimoto(some).double() for some, others in pairs]

@@ -632,6 +632,7 @@ def _process_in_chunks(
     Many items are distributed to several processes. If there are no items, one empty piece is
     yielded, whose result has the usual number of dimensions. Raises ValueError if the items are one
     text, or for a chunk, a number of atoms or of workers below 1, and ImportError without RDKit.
+    The iterator raises the errors of ``work``, and RuntimeError if a process was killed.
     """
     check_is_list(items)
     for name, value in (("chunk", chunk), ("max_atoms", max_atoms), ("workers", workers)):

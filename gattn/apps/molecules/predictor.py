@@ -169,7 +169,9 @@ class MoleculePredictor(Components):
         self._add({})
 
     def _add(self, tensors: dict[str, Tensor]) -> None:
-        """Add tensors to the state, and prepare the search for molecules of the training part."""
+        """Add tensors to the state, and prepare the search for molecules of the training part, the
+        model of the related columns, and the measured labels, for which ``kernel`` must be set.
+        """
         self._tensors |= tensors
         self._nearest = nearest.NearestMolecules(self._tensors["bits"])
         related = remove_prefix("related.", self._tensors)
