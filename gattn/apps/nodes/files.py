@@ -606,7 +606,7 @@ class GraphReading:
         self, path: str | Path, *, directed: bool | None, label: str | None, label_type: str | None
     ) -> AttributedGraph:
         """Read a network with several tables of nodes. Raises GraphError for options of a single
-        table, and for a file that cannot be read.
+        table, and for a file that cannot be read, and FileNotFoundError if one does not exist.
         """
         if self.source or self.target or self.bipartite is not None:
             raise GraphError(ONE_TABLE)

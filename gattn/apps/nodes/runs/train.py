@@ -512,8 +512,9 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         return NodeData(graph.with_notes(*notes), y, estimator, choice)
 
     def split(self, data: NodeData) -> NodeParts:
-        """Split the labelled nodes, and encode the features. Raises GraphError if the parts cannot
-        be drawn from the labels, or if the labels of the training part are all equal.
+        """Split the labelled nodes, and encode the features; notes are logged. Raises GraphError if
+        the parts cannot be drawn from the labels, if the labels of the training part are all equal,
+        or if a column cannot be read, and FileNotFoundError if a file of the graph is missing.
         """
         settings, graph, y, estimator = self.settings, data.graph, data.y, data.estimator
         drawn = [

@@ -248,7 +248,9 @@ def _bipartite(relation: Relation, network: TypedNetwork) -> AttributedGraph:
 
 
 def _degrees(kind: str, count: int, messages: Mapping[Relation, Messages]) -> Tensor:
-    """Return the logarithms [m, r] of one plus the numbers of messages into the nodes of a type."""
+    """Return the logarithms [m, r] of one plus the numbers of messages into the nodes of a type,
+    whose number m is ``count``, in the order of the r relations that end there.
+    """
     columns: list[NDArray] = [
         np.bincount(one.pairs[1].numpy(), minlength=count)
         for relation, one in messages.items()
