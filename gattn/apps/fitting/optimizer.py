@@ -114,8 +114,8 @@ class AdamW:
 
     Args:
         network: the network, whose parameters and gradients become views of vectors.
-        average: a copy of the network that contains the mean of the weights. Its buffers are
-            copied from the network.
+        average: a copy of the network that contains the mean of the weights. Its parameters become
+            views of vectors, too, and its buffers are copied from the network.
         cycle: the learning rates.
         weight_decay: the decay λ.
         decay: the decay d of the mean.

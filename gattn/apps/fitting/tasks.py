@@ -224,7 +224,9 @@ class Multiclass(Task):
     def undefined(
         self, y: Tensor, names: Sequence[object], classes: Sequence[Sequence[object]]
     ) -> dict[str, str]:
-        """Return the reasons for each metric, joined by semicolons if several targets have one."""
+        """Return the reasons for each metric, joined by semicolons if several targets have one. The
+        arguments are those of :meth:`Task.undefined`.
+        """
         reasons: dict[str, str] = {}
         for name, kinds, column in zip(names, classes, y.T):
             title = f"{name!r}: " if len(names) > 1 else ""

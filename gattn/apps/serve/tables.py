@@ -52,7 +52,7 @@ class CsvBody:
 
     def write(self, added: Sequence[str], predicted: Sequence[PredictedRow]) -> bytes:
         """Return the content of the file that the command ``gattn molecules predict`` would
-        write.
+        write. ``added`` are the names of the columns of the predictions.
         """
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "out.csv"
