@@ -80,6 +80,9 @@ def _table(match: re.Match[str]) -> str:
 
 
 def _role(owner: str, match: re.Match[str]) -> str:
+    """Return a role of reStructuredText, such as one of a function, as Markdown: an equation, a
+    link, or code if the site has no such name. ``owner`` is the class of the docstring, or "".
+    """
     text = match["text"]
     if match["role"] == "math":
         return f"${text}$"

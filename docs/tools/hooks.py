@@ -28,7 +28,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def _included(match: re.Match[str]) -> str:
-    """Return a repository file, with links relative to the folder of the pages."""
+    """Return a repository file, with links relative to the folder of the pages. Raises
+    FileNotFoundError if it does not exist.
+    """
     return (ROOT / match["path"]).read_text().replace("](docs/", "](")
 
 
@@ -40,6 +42,9 @@ def on_page_content(content: str, **_: Any) -> str:
 
 
 def _to_mathml(match: re.Match[str]) -> str:
+    """Return one equation as MathML; ``match`` has the groups "latex" and "tag". Raises PluginError
+    for an unknown LaTeX command.
+    """
     latex = html.unescape(match["latex"]).strip()
     if match["tag"] == "span":
         return _convert(latex, "inline")

@@ -20,7 +20,9 @@ NAMES = {"gattn": "gattn", "pyg": "PyG"}
 
 
 def main() -> None:
-    """Read the records, draw a panel for time and one for memory, and write ``PICTURE``."""
+    """Read the records, draw a panel for time and one for memory, and write ``PICTURE``. Raises
+    FileNotFoundError without records, and KeyError if they lack one of the layers.
+    """
     entries = record.newest(record.RESULTS / "cpu.jsonl")
     cases = [entries[f"power-law/{layer}"] for layer in LAYERS]
     times = [{side: case["seconds"]["training"][side]["median"] for side in NAMES}

@@ -50,7 +50,9 @@ def sum_gradients(parameters: Iterable[Tensor], *, group: dist.ProcessGroup | No
 
 
 def _sum_gradients_of_one_type(parameters: list[Tensor], group: dist.ProcessGroup | None) -> None:
-    """Sum the gradients of those parameters that have the same dtype and device, in one message.
+    """Sum the gradients of those parameters that have the same dtype and device, in one message,
+    and replace each ``grad``. All processes must call this function with as many parameters; it
+    raises RuntimeError if another process has ended.
 
     The message ends with one number per parameter, which counts the processes that have a gradient.
     If it is 0, the gradient of the parameter stays None.

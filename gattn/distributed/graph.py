@@ -189,7 +189,8 @@ class DistributedGraph(Graph):
         the local nodes.
 
         Rows of other processes are fetched from them. A tensor that is passed twice is sent once.
-        All processes must make the same calls. Raises ValueError for rows of another shape.
+        All processes must make the same calls. Raises ValueError for rows of another shape, and
+        RuntimeError if another process has ended.
         """
         for part in rows:
             if part.dim() < 2 or part.shape[0] != self.num_src:

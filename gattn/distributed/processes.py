@@ -165,7 +165,7 @@ def _rendezvous() -> tuple[dist.Store, int, int]:
     """Return torch's key-value store, the rank of this process and the number of processes.
 
     Without torchrun the store is in memory. torchrun passes the address of the store by environment
-    variables.
+    variables; this waits for the store, and raises the errors of torch if it is not reached.
     """
     if "RANK" not in os.environ:
         return dist.HashStore(), 0, 1
@@ -175,7 +175,8 @@ def _rendezvous() -> tuple[dist.Store, int, int]:
 def _separate_connection(store: dist.Store, timeout: float) -> dist.Store:
     """Open a second connection to the key-value store; its keys have a prefix for this attempt of
     torchrun. Reads the environment variables that torchrun sets; without them, the prefix is added
-    to the store itself.
+    to the store itself. Raises an error of torch if the store is not reached within ``timeout``
+    seconds.
     """
     if "RANK" in os.environ:
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])

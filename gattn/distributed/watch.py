@@ -67,7 +67,8 @@ class Watch:
     def wait_for_others(self) -> None:
         """If this process hosts the store, wait up to PATIENCE seconds until all others have ended.
 
-        The other processes still need the store to read which process failed first.
+        The other processes still need the store to read which process failed first. Raises
+        RuntimeError if the store cannot be reached.
         """
         end = time.monotonic() + PATIENCE
         while self._store_host == f"rank {self.rank}" and time.monotonic() < end:

@@ -177,7 +177,7 @@ def _divide(sizes: Sequence[int], corner: Point, sides: Point) -> list[tuple[Poi
 def _fit(positions: NDArray[np.float64], corner: Point, sides: Point) -> NDArray[np.float64]:
     """Scale positions [n, 2] so that they fill a rectangle, given by its lower left corner [2] and
     its sides [2], with a margin of 0.5 at each side, or of half of a shorter side. Equal
-    coordinates are moved to the middle of the rectangle.
+    coordinates are moved to the middle of the rectangle. There must be at least one position.
     """
     low, extent = positions.min(0), np.ptp(positions, axis=0)
     margin = np.minimum(0.5, sides / 2)

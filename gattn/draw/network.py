@@ -268,7 +268,7 @@ def _frequent(
     value: NDArray[np.float64], names: Sequence[str]
 ) -> tuple[NDArray[np.float64], list[str]]:
     """Return the classes [n] and their names, renumbered so that all but the ten most frequent
-    classes are one, the last.
+    classes are one, the last. There must be more than ten names.
     """
     counts = np.bincount(value.astype(np.int64), minlength=len(names))
     frequent = np.sort(np.argsort(-counts, kind="stable")[:FREQUENT])

@@ -24,8 +24,8 @@ _SPARSE = (torch.sparse_coo, torch.sparse_csr)
 
 
 def is_sum_over_edges(x: Tensor, weight: Tensor) -> bool:
-    """Return True if :func:`sparse_linear` supports x. Otherwise, torch's sparse product is
-    used.
+    """Return True if :func:`sparse_linear` supports x. Otherwise, torch's sparse product is used.
+    Raises the errors of :func:`select`.
     """
     return (
         x.layout in _SPARSE

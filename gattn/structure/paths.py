@@ -71,7 +71,8 @@ def _pairs(edges: Any, over: Graph, max_length: int) -> tuple[Graph, Tensor, Ten
 
 def _levels(graph: Graph, over: Graph, max_length: int) -> Iterator[Tensor]:
     """Yield the pairs of nodes at distance 0, 1, ... from each source of ``over``, coded as
-    integers start * nodes + node, in ascending order.
+    integers start * nodes + node, in ascending order. The paths have at most ``max_length`` edges
+    of ``graph``, from source to destination; the start itself has the distance 0.
     """
     start = over.edge_index[0].unique()
     code = seen = start * over.num_src + start

@@ -65,7 +65,8 @@ class AddExpander(BaseTransform):
     def forward(self, data: Any) -> Any:
         """Store the attributes of the class description in a graph, in place, and return the graph;
         calling the transform first makes a shallow copy. Raises TypeError unless it is a
-        homogeneous ``Data``, and ValueError if it has no ``edge_index``.
+        homogeneous ``Data``, and ValueError if it has no ``edge_index``. Raises the errors of
+        :func:`gattn.graphs.expander`.
         """
         nodes, edges = edges_of(data)
         expander = graphs.expander([nodes], self.degree, seed=self.seed, device=edges.device)

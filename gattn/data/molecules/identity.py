@@ -87,7 +87,9 @@ def identity(molecule: Mol) -> str:
 
 
 def _repair(molecule: Mol) -> str:
-    """Remove atom maps, then write and parse the canonical SMILES until it does not change."""
+    """Write the canonical SMILES of a copy without atom maps, then parse and write it again until
+    it does not change, at most READINGS times; return the last one.
+    """
     from rdkit import Chem, rdBase
 
     with rdBase.BlockLogs():
@@ -107,7 +109,7 @@ def _repair(molecule: Mol) -> str:
 
 def _first(text: str) -> str:
     """Return the alphabetically first SMILES among all orders of equivalent ligands at metal
-    centres.
+    centres, at most AUTOMORPHISMS; the text itself if there is none.
     """
     from rdkit import Chem, rdBase
 

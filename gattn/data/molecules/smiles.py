@@ -112,8 +112,8 @@ def parse_any_size(smiles: str) -> Mol:
 
 
 def _parse(core: str, extension: str, text: str) -> Mol:
-    """Parse a SMILES and its extension with RDKit; raise ValueError with the reason if
-    this fails.
+    """Parse a SMILES and its extension with RDKit; raise ValueError with the reason if this fails.
+    ``text`` is the whole cell, from which the reason may be guessed.
     """
     from rdkit import Chem
 

@@ -196,8 +196,8 @@ class GraphAttention(Module):
         edge_attr: Tensor | None = None,
         attn_bias: Tensor | None = None,
     ) -> Tensor:
-        """Compute the attention of the queries to the keys and values, and pass its weights to the
-        active recordings.
+        """Compute the attention of the queries to the keys and values, in training with dropout,
+        and pass its weights to the active recordings.
 
         Args:
             query: features of the queries, see Shapes.

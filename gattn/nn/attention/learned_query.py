@@ -73,6 +73,7 @@ def learned_query_pool(
 
 def segment_attention(score: Tensor, value: Tensor, segments: Graph, dropout: float) -> Tensor:
     """Compute weighted sums of the values in each segment, and record the attention weights.
+    Dropout draws from torch's generator. Raises the errors of :func:`gat_attention`.
 
     Args:
         score: scores of the rows, [n, h].

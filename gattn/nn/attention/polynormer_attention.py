@@ -85,8 +85,8 @@ class PolynormerAttention(pyg.PolynormerAttention, Twin):
         ptr: Tensor | None = None,
         dim_size: int | None = None,
     ) -> Tensor:
-        """Compute the attention within each graph. For an active recording, also compute its
-        weights.
+        """Compute the attention within each graph, in training with dropout. For an active
+        recording, also compute its weights; this reads the sizes of the graphs from the device.
 
         Args:
             x: node features, see Shapes.

@@ -83,8 +83,8 @@ class MultiheadAttentionBlock(pyg.MultiheadAttentionBlock, SetModule):
         super().reset_parameters()
 
     def forward(self, x: Tensor, y: Tensor, graph: Graph, bias: Tensor | None = None) -> Tensor:
-        """Apply the attention of the rows of x to the rows of y, and then the feed-forward layer.
-        The attention weights are passed to the active recordings.
+        """Apply the attention of the rows of x to the rows of y, and then the feed-forward layer,
+        in training with dropout. The attention weights are passed to the active recordings.
 
         Args:
             x: queries, [n, channels].
@@ -194,7 +194,8 @@ class SetAttentionBlock(pyg.SetAttentionBlock, SetModule):
     mab: MultiheadAttentionBlock
 
     def forward(self, x: Tensor, graph: Graph, bias: Tensor | None = None) -> Tensor:
-        """Compute self-attention along the edges of the graph.
+        """Compute self-attention along the edges of the graph, in training with dropout. The
+        attention weights are passed to the active recordings.
 
         Args:
             x: node features, [n, channels].
@@ -248,7 +249,8 @@ class InducedSetAttentionBlock(pyg.InducedSetAttentionBlock, SetModule):
     mab2: MultiheadAttentionBlock
 
     def forward(self, x: Tensor, segments: Graph) -> Tensor:
-        """Compute the attention within each segment.
+        """Compute the attention within each segment, in training with dropout. The attention
+        weights are passed to the active recordings.
 
         Args:
             x: features of the rows, [n, channels].
@@ -301,7 +303,8 @@ class PoolingByMultiheadAttention(pyg.PoolingByMultiheadAttention, SetModule):
     mab: MultiheadAttentionBlock
 
     def forward(self, x: Tensor, segments: Graph) -> Tensor:
-        """Compute the pooled rows of each segment.
+        """Compute the pooled rows of each segment, in training with dropout. The attention weights
+        are passed to the active recordings.
 
         Args:
             x: features of the rows, [n, channels].

@@ -316,8 +316,9 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
     def edge_features(self, edge_attr: None, graph: Graph) -> None: ...
     def edge_features(self, edge_attr: Tensor | None, graph: Graph) -> Tensor | None:
         """Return the caller's edge features [e, d] or [e], then those of the added self-loops.
-        Returns None if edge_attr is None. Raises ValueError for a wrong width, and TypeError for a
-        wrong dtype.
+        Returns None if edge_attr is None. Raises ValueError for a wrong width or an unknown
+        reduction in ``fill_value``, TypeError for a wrong dtype, and RuntimeError under
+        torch.jit.trace.
         """
         if edge_attr is None:
             return None

@@ -84,10 +84,10 @@ class FAConv(pyg.FAConv, AttentionConv):
         *,
         attn_bias: OptTensor = None,
     ) -> Any:
-        """Sum the weighted features of the neighbours. With ``cached``, the first call stores the
-        normalised edges in the layer, and later calls use them instead of ``edge_index``. The first
-        call of a layer with the width -1 creates its weights. The attention weights are passed to
-        the active recordings.
+        """Sum the weighted features of the neighbours, in training with dropout of the weights.
+        With ``cached``, the first call stores the normalised edges in the layer, and later calls
+        use them instead of ``edge_index``. The first call of a layer with the width -1 creates its
+        weights. The attention weights are passed to the active recordings.
 
         Args:
             x: node features, see Shapes.

@@ -92,8 +92,8 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Tensor:
-        """Compute the attention along the edges. The attention weights are passed to the active
-        recordings.
+        """Compute the attention along the edges, in training with dropout. The attention weights
+        are passed to the active recordings.
 
         Args:
             x: node features, see Shapes.
@@ -175,7 +175,8 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
         return self.drop_weights(self.softmax(score, index, ptr, size_i))
 
     def _neighbour_score(self, x: Tensor, edge_attr: Tensor, graph: Graph) -> Tensor:
-        """Return the neighbour's term of the score, a_l . LeakyReLU(W_1 [x_j, e_ij]): [e, 1].
+        """Return the neighbour's term of the score, a_l . LeakyReLU(W_1 [x_j, e_ij]): [e, 1], from
+        x [n, d] and the edge features [e, edge_dim].
 
         Nodes and edges are multiplied by their columns of W_1 separately, so that each node is
         projected once.

@@ -88,8 +88,9 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Any:
-        """Compute the attention along the edges. The first call of a layer with the width -1
-        creates its weights. The attention weights are passed to the active recordings.
+        """Compute the attention along the edges, in training with dropout. The first call of a
+        layer with the width -1 creates its weights. The attention weights are passed to the active
+        recordings.
 
         Args:
             x: node features, see Shapes.

@@ -176,9 +176,9 @@ class GPSConv(pyg.GPSConv, Twin):
         """Compute the attention of each node x [n, channels] to all nodes of its graph, [n,
         channels], given the graph of each node, ``batch`` [n]. ``batch_size`` is the number of
         graphs, which is read from the batch if it is None, and ``max_num_nodes`` their largest
-        number of nodes. The weights are passed to the active recordings. Raises ValueError or
-        TypeError for a batch that does not fit, and ValueError under torch.compile without
-        ``max_num_nodes``.
+        number of nodes. The weights are passed to the active recordings. In training, dropout draws
+        from torch's generator. Raises ValueError or TypeError for a batch that does not fit, and
+        ValueError under torch.compile without ``max_num_nodes``.
         """
         attn: Any = self.attn
         if isinstance(attn, PerformerAttention):

@@ -81,9 +81,9 @@ class HANConv(pyg.HANConv, AttentionConv):
         edge_weight: dict[EdgeType, Tensor] | None = None,
         attn_bias: dict[EdgeType, Tensor] | None = None,
     ) -> Any:
-        """Compute the attention along the edges of each type, then among the edge types. The first
-        call of a layer with the width -1 creates its weights. The attention weights are passed to
-        the active recordings.
+        """Compute the attention along the edges of each type, then among the edge types, in
+        training with dropout. The first call of a layer with the width -1 creates its weights. The
+        attention weights are passed to the active recordings.
 
         Args:
             x_dict: node features by node type, see Shapes.

@@ -103,8 +103,9 @@ class HEATConv(pyg.HEATConv, AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Tensor:
-        """Compute the attention along the edges of all types. The first call of a layer with the
-        width -1 creates its weights. The attention weights are passed to the active recordings.
+        """Compute the attention along the edges of all types, in training with dropout. The first
+        call of a layer with the width -1 creates its weights. The attention weights are passed to
+        the active recordings.
 
         Args:
             x: node features, see Shapes.
@@ -149,7 +150,8 @@ class HEATConv(pyg.HEATConv, AttentionConv):
         self, x: Tensor, edge_type: Tensor, edge_attr: Tensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
         """Return the weighted sums of the values, [n, h, c], from the projected nodes x [n, c], the
-        types [e] and the features [e, edge_dim] of the edges. Raises RuntimeError if the layer
+        types [e] and the features [e, edge_dim] of the edges, in training with dropout. The
+        attention weights are passed to the active recordings. Raises RuntimeError if the layer
         computes edge by edge and attention weights are recorded, and ValueError if a subclass
         overrides the method that reads one of the ``terms``.
         """

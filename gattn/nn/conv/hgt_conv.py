@@ -146,8 +146,9 @@ class HGTConv(pyg.HGTConv, AttentionConv):
         terms: EdgeTerms,
     ) -> Tensor:
         """Compute the attention along all relations by one operator, and record its weights by
-        relation: [n, h, c] for the n destinations of all types. ``joined`` contains the edges of
-        all ``graphs``, one graph after the other; its sources are numbered in the same way.
+        relation: [n, h, c] for the n destinations of all types. ``query`` is [n, h, c], and ``kqv``
+        has the key, query and value of each node type, [nodes, h, c]. ``joined`` contains the edges
+        of all ``graphs``, one graph after the other; its sources are numbered in the same way.
         """
         # The factor mu_r of a relation r scales its key matrix K_r instead of the scores of all
         # edges, because mu_r (q . K_r k) = q . (mu_r K_r) k.

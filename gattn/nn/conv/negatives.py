@@ -75,8 +75,8 @@ def sample_within_graphs(
 
 
 def _draw(graph: Graph, count: int, population: int, symmetric: bool) -> Tensor:
-    """Draw distinct unconnected pairs until there are ``count`` pairs, but in at most MAX_DRAWS
-    rounds.
+    """Draw distinct unconnected pairs by torch's generator until there are ``count`` pairs, but in
+    at most MAX_DRAWS rounds.
 
     Pairs are returned as indices in [0, population), in ascending order; there may be more or fewer
     than ``count``.

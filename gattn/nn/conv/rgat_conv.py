@@ -140,8 +140,8 @@ class RGATConv(pyg.RGATConv, AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Any:
-        """Compute the attention along the edges of all relations. The attention weights are passed
-        to the active recordings.
+        """Compute the attention along the edges of all relations, in training with dropout. The
+        attention weights are passed to the active recordings.
 
         Args:
             x: node features, see Shapes.

@@ -119,9 +119,10 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Tensor:
-        """Compute the attention along the edges. In training, also keep the logits of edges and
-        negative pairs for :meth:`get_attention_loss`. The first call of a layer with the width -1
-        creates its weights. The attention weights are passed to the active recordings.
+        """Compute the attention along the edges, in training with dropout. In training, also keep
+        the logits of edges and negative pairs for :meth:`get_attention_loss`. The first call of a
+        layer with the width -1 creates its weights. The attention weights are passed to the active
+        recordings.
 
         Args:
             x: node features, see Shapes.
@@ -229,13 +230,14 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
         self, edge_index: Tensor, num_nodes: int, batch: OptTensor = None
     ) -> Tensor:
         """Draw node pairs without an edge in either direction, (2, number) int64, for the attention
-        loss, by torch's generator.
+        loss, by torch's generator, inside each graph if ``batch`` [n] is not None. Raises the
+        errors of :func:`as_graph`.
         """
         return self._draw_negatives(as_graph(edge_index, num_nodes), batch)
 
     def _draw_negatives(self, graph: Graph, batch: OptTensor) -> Tensor:
-        """Draw pairs of nodes without an edge, (2, number), at random: inside each graph if
-        ``batch`` [n], the graph of each node, is not None.
+        """Draw pairs of nodes without an edge, (2, number), by torch's generator: inside each graph
+        if ``batch`` [n], the graph of each node, is not None.
         """
         count = int(self.neg_sample_ratio * self.edge_sample_ratio * graph.num_edges)
         if batch is None:

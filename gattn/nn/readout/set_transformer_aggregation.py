@@ -112,7 +112,8 @@ class SetTransformerAggregation(SegmentReadout, pyg.SetTransformerAggregation, S
         """Return the rows x [n, channels] after the encoders: attention along all pairs of rows of
         a segment, or through the induced points. ``width`` is the maximum number of rows of a
         segment. Raises ValueError or TypeError if x has a wrong width or dtype, and ValueError
-        under torch.compile without ``width``.
+        under torch.compile without ``width``, and RuntimeError under torch.jit.trace. The attention
+        weights are passed to the active recordings.
         """
         check_input("x", x, self.channels, self.pma.lin)
         if self.num_induced_points is not None:
@@ -126,7 +127,7 @@ class SetTransformerAggregation(SegmentReadout, pyg.SetTransformerAggregation, S
 
     def _decode(self, seeds: Tensor, segments: Graph) -> Tensor:
         """Return the seed points [g, num_seed_points, channels] after the decoders, attention among
-        the points of each segment.
+        the points of each segment. The attention weights are passed to the active recordings.
         """
         if len(self.decoders) == 0:
             return seeds

@@ -184,7 +184,8 @@ class _Dense(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
         """Return the attention output, and save the inputs for the backward pass and, if torch
-        chooses its flash attention, the output and its log-sum-exp.
+        chooses its flash attention, the output and its log-sum-exp. The arguments are those of
+        :func:`_with_logsumexp`.
         """
         out, logsumexp = _with_logsumexp(*args)
         ctx.causal, ctx.scale = args[3:]

@@ -181,7 +181,7 @@ def sorted_scores(
 
     The rows are in the order of :meth:`gattn.Graph.by_destination`, so that no scatter is needed.
     Raises ValueError or TypeError for an input that does not fit to the graph, or if the function
-    does not return floating-point numbers of this shape.
+    does not return floating-point numbers of this shape, and the errors of :func:`edgewise`.
     """
     scores = _apply_to_edges(score, query, key, graph, edge_attr, into="position")
     if scores.dim() != 2:
@@ -219,7 +219,8 @@ def _apply_to_edges(
     selects. The other arguments are those of :func:`apply_edges`.
 
     ``"edge"`` is the caller's edge order, ``"position"`` the CSR order by destination. Raises
-    TypeError or ValueError for inputs that do not fit to the graph.
+    TypeError or ValueError for inputs that do not fit to the graph, and the errors of
+    :func:`edgewise`.
     """
     checks.check_graph(graph)
     _check_rows("query", query, graph.num_dst, "destination", graph)
@@ -255,7 +256,9 @@ def sum_sorted(weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
 
 
 def _normalized(scores: Tensor, graph: Graph, normalize: Normalize) -> Tensor:
-    """Normalise the scores: compute f / C for every edge and head, [e, h].
+    """Normalise the scores: compute f / C for every edge and head, [e, h]. ``scores`` are f, in the
+    order of the graph's edges. A sum C of scores that are all 0 counts as 1. Raises the errors of
+    :func:`edge_softmax`.
 
     The division comes before the sum over values, which could overflow fp16 without it.
     """
@@ -278,7 +281,8 @@ def _fetch_source_rows(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:
     """Return a graph whose sources are all in this process, and the rows of its sources in the same
     structure as ``rows``.
 
-    On a distributed graph, this fetches rows from other processes.
+    On a distributed graph, this fetches rows from other processes, and all processes must call this
+    function. Raises the errors of :meth:`DistributedGraph.fetch_source_rows`.
     """
     graph, gathered = graph.fetch_source_rows(*flat_tensors(rows))
     if rows is None or isinstance(rows, Tensor):

@@ -92,6 +92,10 @@ def edgewise(
     Raises:
         ValueError: for a function that does not return one row for each edge, draws random
             numbers, or captures a tensor that requires a gradient.
+        RuntimeError: in backward, if a buffer of the function's module has changed.
+
+    Warns:
+        UserWarning: torch cannot compile the function, which then runs uncompiled.
     """
     with parameter_lock(function):
         if weight is None:
@@ -109,7 +113,8 @@ def _run(
     """Call a function for all edges of a graph; ``into`` is the order of the rows of its result, or
     "destination" for the sum of the results into each node, [n, h, ...], by a ``weight``, which is
     one argument or empty. Raises ValueError if the function reads another tensor that requires a
-    gradient, returns a wrong shape, or draws random numbers.
+    gradient, returns a wrong shape, or draws random numbers, and warns if torch cannot compile the
+    function.
     """
     call = EdgeFunction.of(function, [rows for _, rows in arguments], has_weight=len(weight) > 0)
     arguments = (*weight, *arguments)
