@@ -21,7 +21,7 @@ from gattn.apps.nodes.stack.propagation import (
     propagate_folds,
     walks,
 )
-from gattn.apps.nodes.stack.weights import fit_weights, temperature
+from gattn.apps.nodes.stack.weights import fit_weights, listwise_weights, temperature
 from tests.apps.nodes.networks import class_network, probabilities
 
 DRAW = np.random.default_rng(0)
@@ -87,7 +87,19 @@ def test_stack_gives_90_percent_of_the_weight_to_the_only_predictive_model(is_cl
     assert fit_weights(empty, y[:0], is_class=is_class).tolist() == [0.5, 0.5]
 
 
-@pytest.mark.parametrize(("nodes", "factor"), [(4, 2**0.5), (4000, 8)])
+@pytest.mark.parametrize("rows_of_sum", [0.0, 4.0])
+def test_listwise_weights_minimise_the_loss_with_both_penalties(rows_of_sum):
+    scores = np.random.default_rng(0).normal(-1, 1, size=(10, 3, 2))
+    scores[:, 0] = 0
+    prior = np.array([0.7, 0.3])
+    grid = np.stack(np.meshgrid(*2 * [np.arange(0, 3, 0.01)]), -1).reshape(-1, 2)
+    loss = np.log(np.exp(scores @ grid.T).sum(1)).sum(0)
+    loss += 2 * np.square(grid - prior).sum(1) + 0.5 * rows_of_sum * (grid.sum(1) - 1) ** 2
+    weights = listwise_weights(scores, prior, rows_of_sum)
+    np.testing.assert_allclose(weights, grid[loss.argmin()], atol=0.006)
+
+
+@pytest.mark.parametrize(("nodes", "factor"), [(4, 1), (4000, 8)])
 def test_fitted_temperature_of_few_nodes_is_near_one(nodes, factor):
     scores = np.log([[0.6, 0.4]] * nodes)
     assert temperature(scores, np.zeros(nodes)) == factor

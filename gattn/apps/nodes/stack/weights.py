@@ -80,13 +80,16 @@ def fit_weights(
 
     For classes, nonnegative weights minimise the cross entropy of :func:`pool`, after each model
     was calibrated by an exponent :math:`t_k`. For numbers, nonnegative weights with sum 1 minimise
-    the squared error. In both cases, deviations from prior weights are penalised. The prior weight
-    of a model decreases with the difference between its mean loss and the lowest mean loss, in
-    standard errors of the paired difference. With few nodes, a model that is clearly the best
-    therefore keeps a high weight, and models that cannot be distinguished have equal weights.
+    the squared error. In both cases, deviations from prior weights are penalised. For classes, a
+    sum of the weights other than 1 is penalised, too: weights that are fitted to few nodes would
+    otherwise often be too large, and the probabilities too certain. The prior weight of a model
+    decreases with the difference between its mean loss and the lowest mean loss, in standard errors
+    of the paired difference. With few nodes, a model that is clearly the best therefore keeps a
+    high weight, and models that cannot be distinguished have equal weights.
 
     .. math::
-        \min_{w \ge 0} \; \sum_i L_i(w) + \frac{\lambda}{2} \lVert w - \pi \rVert^2, \qquad
+        \min_{w \ge 0} \; \sum_i L_i(w) + \frac{\lambda}{2} \lVert w - \pi \rVert^2
+        + \frac{\lambda}{2} \Bigl(\sum_k w_k - 1\Bigr)^2, \qquad
         \pi_k \propto \exp\Bigl(-\frac{(\bar L_k - \bar L_*)^2}{2 s_k^2}\Bigr)
 
     Args:
@@ -122,19 +125,24 @@ def fit_weights(
     logs -= np.log(np.exp(logs).sum(2, keepdims=True))
     truth = logs[np.arange(len(y)), :, y.astype(int)]
     apart = np.moveaxis(logs - truth[..., None], 1, 2)
-    return listwise_weights(apart, prior_weights(-truth)) * exponents
+    return listwise_weights(apart, prior_weights(-truth), PRIOR_ROWS) * exponents
 
 
-def listwise_weights(scores: NDArray, prior: NDArray) -> NDArray[np.float64]:
+def listwise_weights(
+    scores: NDArray, prior: NDArray, rows_of_sum: float = 0.0
+) -> NDArray[np.float64]:
     r"""Fit nonnegative weights of several scores, so that the true candidate of each row gets the
     highest weighted sum.
 
     .. math:: \min_{w \ge 0} \; \sum_i \log \sum_j e^{s_{ij} \cdot w}
         + \frac{\lambda}{2} \lVert w - \pi \rVert^2
+        + \frac{\mu}{2} \Bigl(\sum_k w_k - \pi_k\Bigr)^2
 
     Args:
         scores: [m, c, K] differences of the K scores of each candidate from those of the true one.
         prior: [K] prior weights.
+        rows_of_sum: strength :math:`\mu` of the penalty on another sum than that of the prior
+            weights, as a number of additional rows.
 
     Returns:
         [K] weights; those below 0.001 are set to 0.
@@ -148,8 +156,9 @@ def listwise_weights(scores: NDArray, prior: NDArray) -> NDArray[np.float64]:
         odds = np.exp(total - top)
         norm = odds.sum(1, keepdims=True)
         slope = np.einsum("mck,mc->k", scores, odds / norm)
-        apart = PRIOR_ROWS * (weights - prior)
-        value = (np.log(norm) + top).sum() + 0.5 * apart @ (weights - prior)
+        change = weights - prior
+        apart = PRIOR_ROWS * change + rows_of_sum * change.sum()
+        value = (np.log(norm) + top).sum() + 0.5 * apart @ change
         return float(value), slope + apart
 
     bounds = [(0, None)] * len(prior)
@@ -237,7 +246,8 @@ def temperature(scores: NDArray, y: NDArray) -> float:
         scaled = factor * scores
         top = scaled.max(1)
         norm = np.log(np.exp(scaled - top[:, None]).sum(1)) + top
-        penalty = 0.5 * PRIOR_ROWS * np.log(factor) ** 2
+        # Twice the penalty on a weight, because each model has an exponent of its own.
+        penalty = PRIOR_ROWS * np.log(factor) ** 2
         losses.append(float((norm - scaled[rows, labels]).sum() + penalty))
     return float(EXPONENTS[int(np.argmin(losses))])
 
