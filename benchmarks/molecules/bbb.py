@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> None:
             data=str(train), target=(CLASS,), task="classification", split="scaffold", model=MODEL
         )
         metrics = train_run(settings, run, progress=True, log=print)
-        measured = evaluate_table(run, external, workers=1, log=print)
+        measured = evaluate_table(run, external, log=print)
         os.chdir(run)
     summary = summarise(metrics, measured, left_out)
     summary["test"]["domain"] = read_threshold(run)

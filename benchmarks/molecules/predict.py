@@ -31,6 +31,7 @@ from gattn.apps.molecules import MoleculeRegressor
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.predict import predict_table
 from gattn.apps.molecules.runs.stages import train_run
+from gattn.apps.molecules.settings import TableReading
 from gattn.data import data_root, get_dataset
 
 MODULE = "benchmarks.molecules.predict"
@@ -85,7 +86,7 @@ def _measure(run: Path, folder: Path, rows: int, workers: int) -> record.Record:
     table, out = folder / "in.csv", folder / "out.csv"
     _write(table, rows)
     start, used = time.perf_counter(), processor_seconds()
-    counts = predict_table(run, table, out, workers=workers)
+    counts = predict_table(run, table, out, reading=TableReading(workers=workers))
     seconds, used = time.perf_counter() - start, processor_seconds() - used
     parent, other = (peak_mib(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return {

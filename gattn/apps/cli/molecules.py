@@ -19,7 +19,7 @@ from gattn.apps.cli.options import ConfigFile, Run, read_molecules, read_stdin, 
 from gattn.apps.fitting.settings import SettingsError, declared
 from gattn.apps.molecules.runs.config import NumberSettings, RunSettings, override
 from gattn.apps.molecules.screening.settings import ScreenSettings, is_screening
-from gattn.apps.molecules.settings import MoleculeSettings
+from gattn.apps.molecules.settings import MoleculeSettings, TableReading
 from gattn.apps.run.text import plural
 from gattn.files import has_table_ending
 
@@ -160,8 +160,9 @@ def predict(
         file = Path(out or f"{folder}/predicted.csv")
         with watched("predicting") as on_progress:
             counts = predict_table(
-                run, table, file, neighbors=neighbors, on_progress=on_progress, log=say, **settings
-            )
+                run, table, file, reading=TableReading(**settings), neighbors=neighbors,
+                on_progress=on_progress, log=say,
+            )  # fmt: skip
         if out:
             _show_counts(counts, table, file)
         else:
@@ -189,8 +190,9 @@ def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]
     from gattn.apps.molecules.screening.screen import screen
 
     counts = screen(
-        run, inputs, out, chosen, log=say, progress=partial(watched, "predicting"), **settings
-    )
+        run, inputs, out, chosen, reading=TableReading(**settings), log=say,
+        progress=partial(watched, "predicting"),
+    )  # fmt: skip
     written = f", {counts.written:,} written" if chosen.where or chosen.top else ""
     say(f"{out}: {plural(counts.rows, 'row')}, {counts.errors:,} of them with an error{written}")
     if counts.unfinished:
@@ -227,8 +229,9 @@ def explain(
     from gattn.apps.molecules.runs.explain import explain_table
 
     counts = explain_table(
-        run, table, out, target=target, label=label, pictures=pictures, log=say, **settings
-    )
+        run, table, out, target=target, label=label, reading=TableReading(**settings),
+        pictures=pictures, log=say,
+    )  # fmt: skip
     _show_counts(counts, table, out)
 
 
@@ -259,9 +262,10 @@ def evaluate(
     from gattn.apps.molecules.runs.evaluate import evaluate_table
 
     numbers = {name: settings.pop(name) for name in NUMBERS if name in settings}
+    targets, skip_bad = settings.pop("target", None), settings.pop("skip_bad_labels", False)
     metrics = evaluate_table(
-        run, table, out, targets=settings.pop("target", None), numbers=numbers,
-        skip_bad=settings.pop("skip_bad_labels", False), log=say, **settings,
+        run, table, out, reading=TableReading(**settings), targets=targets, numbers=numbers,
+        skip_bad=skip_bad, log=say,
     )  # fmt: skip
     show_metrics(metrics, "molecules")
 

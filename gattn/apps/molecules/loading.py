@@ -11,6 +11,7 @@ from gattn.apps.fitting.tasks import REGRESSION, TASKS, Task
 from gattn.apps.molecules.descriptor_columns import DescriptorColumns
 from gattn.apps.molecules.estimators import ESTIMATORS
 from gattn.apps.molecules.pretrained import resolve
+from gattn.apps.molecules.settings import TableReading
 from gattn.apps.molecules.smiles_estimator import SmilesEstimator
 from gattn.apps.run.model_io import Json, RunError, coverage_of, read_model
 from gattn.apps.tables.csv_table import OnBadBytes, Table
@@ -18,22 +19,22 @@ from gattn.apps.tables.formats import open_molecules
 from gattn.apps.tables.numbers import NumberFormat
 
 
-class OpenedRun(NamedTuple):
-    """Trained model, and an open table of molecules to predict.
+class OpenedModel(NamedTuple):
+    """Trained model that is ready to read a table.
 
     Attributes:
         model: the model.
-        table: the open file, before its first row.
-        smiles: the names of its columns of SMILES, one for each molecule of a row.
-        descriptors: its descriptor columns; none if the model has none or they are not read.
+        card: the model card.
+        smiles: the names of the columns of SMILES, one for each molecule of a row.
         coverage: coverage of the intervals.
+        style: format of the numbers in the columns of descriptors and labels.
     """
 
     model: Any
-    table: Table
+    card: dict[str, Json]
     smiles: tuple[str, ...]
-    descriptors: DescriptorColumns
     coverage: float
+    style: NumberFormat
 
 
 def smiles_columns(
@@ -98,32 +99,48 @@ def estimator_kind(task: Task, level: str) -> type[SmilesEstimator]:
     return AtomClassifier if task.is_class else AtomRegressor
 
 
+def open_model(
+    folder: str | os.PathLike[str], reading: TableReading, *, lists: bool = False
+) -> OpenedModel:
+    """Load the model in a folder, and prepare it for a table.
+
+    Args:
+        folder: folder of the trained model.
+        reading: rules for reading the table.
+        lists: whether the model may be one of atoms or bonds.
+
+    Raises:
+        RunError: the folder does not contain a readable model.
+        ValueError: the number of columns of SMILES is not that of the model, or the coverage is not
+            above 0 and below 1.
+    """
+    model, card = load_model(folder, lists=lists)
+    model.set_params(workers=reading.workers, threads=reading.threads)
+    columns = smiles_columns(card, reading.smiles, model.molecules_per_row)
+    style = NumberFormat(**cast("dict[str, Any]", card.get("numbers", {})))
+    return OpenedModel(model, card, columns, coverage_of(card, reading.coverage), style)
+
+
 def open_run(
     folder: str | os.PathLike[str],
     path: str | Path,
+    reading: TableReading,
     *,
-    smiles: str | Sequence[str] | None = None,
-    encoding: str | None = None,
-    workers: int = 1,
-    threads: int = 0,
     on_bad_bytes: OnBadBytes = "strict",
-    coverage: float | None = None,
     lists: bool = False,
-) -> OpenedRun:
-    """Load the model in a folder and open a CSV file of molecules.
+) -> tuple[OpenedModel, Table, DescriptorColumns]:
+    """Load the model in a folder and open a file of molecules.
 
     Args:
         folder: folder of the trained model.
         path: the file.
-        smiles: its column of SMILES, or its columns for a model of several molecules in a row; by
-            default those that the model was trained on.
-        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
-            there is none.
-        workers: number of processes that parse SMILES.
-        threads: number of threads inside one operator; 0 to choose it from the size of a batch.
+        reading: rules for reading the file.
         on_bad_bytes: see :class:`gattn.apps.tables.csv_table.Table`.
-        coverage: coverage of the intervals; None for that of the training.
         lists: whether the model may be one of atoms or bonds.
+
+    Returns:
+        The model, the file before its first row, and its descriptor columns, which are none if the
+        model has none.
 
     Raises:
         RunError: the folder does not contain a readable model.
@@ -131,11 +148,9 @@ def open_run(
         ValueError: the file cannot be read, the column of SMILES or of a descriptor is missing or
             appears twice, or the coverage is not above 0 and below 1.
     """
-    model, card = load_model(folder, lists=lists)
-    model.set_params(workers=workers, threads=threads)
-    columns = smiles_columns(card, smiles, model.molecules_per_row)
-    names = model.descriptors_columns_
-    table = open_molecules(path, columns, names, encoding=encoding, on_bad_bytes=on_bad_bytes)
-    style = NumberFormat(**cast("dict[str, Any]", card.get("numbers", {})))
-    descriptors = DescriptorColumns.of(table, names, style)
-    return OpenedRun(model, table, table.smiles, descriptors, coverage_of(card, coverage))
+    opened = open_model(folder, reading, lists=lists)
+    names = opened.model.descriptors_columns_
+    table = open_molecules(
+        path, opened.smiles, names, encoding=reading.encoding, on_bad_bytes=on_bad_bytes
+    )
+    return opened, table, DescriptorColumns.of(table, names, opened.style)

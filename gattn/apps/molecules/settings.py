@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -188,3 +189,28 @@ class MoleculeParameters(MoleculeSettings):
         """Check that the options on rows are consistent with the number of molecules in a row."""
         super().check()
         self.check_rows(self.molecules_per_row)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableReading:
+    """Rules by which a trained model reads and predicts a table.
+
+    Attributes:
+        smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
+            default those that the model was trained on.
+        encoding: encoding of a CSV file; by default, the encoding of its byte order mark, or UTF-8
+            if there is none.
+        coverage: coverage of the intervals, above 0 and below 1; None for that of the training.
+        workers: number of processes that parse SMILES or predict.
+        threads: number of threads inside one operator; 0 to choose it from the size of a batch.
+    """
+
+    smiles: str | Sequence[str] | None = None
+    encoding: str | None = None
+    coverage: float | None = None
+    workers: int = 2
+    threads: int = 0
+
+
+DEFAULT_READING = TableReading()
+"""Rules for a table like that of the training."""

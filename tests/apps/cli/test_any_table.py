@@ -48,7 +48,7 @@ def test_each_row_of_any_table_gets_a_prediction_or_an_error(run, rows, separato
             quoting = csv.QUOTE_MINIMAL if end == "\r\n" else csv.QUOTE_ALL
             table = csv.writer(file, delimiter=separator, lineterminator=end, quoting=quoting)
             table.writerows([("id", "smiles", "note"), *rows])
-        counts = predict_table(run, path, out, workers=1)
+        counts = predict_table(run, path, out)
         assert counts.rows == len(rows)
         before = list(open_table(path, ["smiles"], on_bad_bytes="surrogateescape").rows())
         after = list(open_table(out, ["error"], on_bad_bytes="surrogateescape").rows())

@@ -93,7 +93,7 @@ def test_run_of_three_classes_writes_metrics_predictions_and_explanations(tmp_pa
     metrics = train_run(override(None, changes), out)
     assert metrics["task"] == "multiclass"
     assert {"accuracy", "roc_auc", "mcc", "log_loss"} <= metrics["test"].keys()
-    predict_table(out, table, tmp_path / "predicted.csv", workers=1)
+    predict_table(out, table, tmp_path / "predicted.csv")
     with (tmp_path / "predicted.csv").open(newline="") as file:
         row = next(csv.DictReader(file))
     chances = [float(row[f"probability_{name}"]) for name in ENDS.values()]
@@ -101,10 +101,9 @@ def test_run_of_three_classes_writes_metrics_predictions_and_explanations(tmp_pa
     assert row["prediction"] == list(ENDS.values())[int(np.argmax(chances))]
     part = tmp_path / "part.csv"
     part.write_text("smiles,kind\nOCCOC,alcohol\nNCCNC,amine\n")
-    measured = evaluate_table(out, part, workers=1)
+    measured = evaluate_table(out, part)
     assert 0 <= measured["test"]["accuracy"] <= 1
-    options = {"label": "amine", "workers": 1}
-    assert explain_table(out, part, tmp_path / "explained", **options).rows == 2
+    assert explain_table(out, part, tmp_path / "explained", label="amine").rows == 2
 
 
 def test_class_that_is_missing_in_the_training_set_gives_a_note(tmp_path):

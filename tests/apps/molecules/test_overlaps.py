@@ -135,7 +135,7 @@ def test_evaluate_leaves_out_training_molecules_with_another_smiles(run, tmp_pat
         "CC(C)C,9.0\n"
     )
     lines: list[str] = []
-    metrics = evaluate_table(folder / "run", table, workers=1, log=lines.append)
+    metrics = evaluate_table(folder / "run", table, log=lines.append)
     assert metrics["molecules"] == {"test": 3, "trained_on": 3, "left_out": 0}
     example = {"smiles": "[CH3:1][OH:2]", "line": 2}
     assert metrics["overlaps"]["learned/test"] == {"molecules": 2, "rows": 3, "example": example}

@@ -99,7 +99,7 @@ def test_evaluation_on_b3db_reproduces_the_recorded_figures(tmp_path):
     from gattn.apps.molecules.runs.evaluate import evaluate_table
 
     _, external, left_out = write_tables(tmp_path)
-    measured = evaluate_table("bbb", external, workers=1)
+    measured = evaluate_table("bbb", external)
     assert left_out == FIGURES["train"]["left_out"]
     assert measured["molecules"]["test"] == FIGURES["external"]["molecules"]
     assert measured["test"]["roc_auc"] == pytest.approx(FIGURES["external"]["roc_auc"], abs=1e-3)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
-from gattn.apps.molecules.loading import load_model, smiles_columns
+from gattn.apps.molecules.loading import open_model
 from gattn.apps.molecules.rows import LabelledMolecules, smiles_hashes
 from gattn.apps.molecules.runs import measure
 from gattn.apps.molecules.runs.columns import prediction_table
@@ -16,11 +17,11 @@ from gattn.apps.molecules.runs.config import override
 from gattn.apps.molecules.runs.source import Source, read_source
 from gattn.apps.molecules.runs.splits import training_overlap
 from gattn.apps.molecules.runs.stages import plotted
+from gattn.apps.molecules.settings import DEFAULT_READING, TableReading
 from gattn.apps.report.run_report import PlotFacts, part_figures, write_plots
-from gattn.apps.run.model_io import coverage_of, write_json
+from gattn.apps.run.model_io import write_json
 from gattn.apps.run.text import count_of, plural
 from gattn.apps.run.train import Log, no_log
-from gattn.apps.tables.numbers import NumberFormat
 from gattn.files import new_folder, write_rows
 
 
@@ -29,14 +30,10 @@ def evaluate_table(
     path: str | Path,
     out: str | Path | None = None,
     *,
-    smiles: str | Sequence[str] | None = None,
+    reading: TableReading = DEFAULT_READING,
     targets: Sequence[str] | None = None,
-    encoding: str | None = None,
-    numbers: Mapping[str, str] | None = None,
+    numbers: Mapping[str, Any] | None = None,
     skip_bad: bool = False,
-    coverage: float | None = None,
-    workers: int = 2,
-    threads: int = 0,
     log: Log = no_log,
 ) -> dict[str, Any]:
     """Measure a model on those labelled molecules of a CSV file that it was not trained on.
@@ -49,18 +46,12 @@ def evaluate_table(
         path: the file.
         out: a new folder for ``metrics.json``, ``predictions.csv`` and plots; None to write no
             files.
-        smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
-            default those that the model was trained on.
+        reading: rules for reading the file.
         targets: the columns of labels, in the order of the model's targets; by default the columns
             that it was trained on.
-        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
-            there is none.
         numbers: settings of :class:`gattn.apps.tables.numbers.NumberFormat` by name; by default
             those that the model was trained with.
         skip_bad: leave out all labels that cannot be read, regardless of their number.
-        coverage: coverage of the intervals, above 0 and below 1; None for that of the training.
-        workers: number of processes that parse SMILES.
-        threads: number of threads inside one operator; 0 to choose it from the size of a batch.
         log: called with each line that the user should read.
 
     Returns:
@@ -75,10 +66,9 @@ def evaluate_table(
         FileExistsError: ``out`` exists.
         ValueError: the file, a column or a label cannot be used; no molecule remains.
     """
-    estimator, card = load_model(run, lists=True)
-    estimator.set_params(on_error="skip", workers=workers, threads=threads)
-    columns = smiles_columns(card, smiles, estimator.molecules_per_row)
-    style = NumberFormat(**{**cast(Any, card.get("numbers", {})), **(numbers or {})})
+    estimator, card, columns, coverage, style = open_model(run, reading, lists=True)
+    estimator.set_params(on_error="skip")
+    style = replace(style, **(numbers or {}))
     if targets is not None and len(targets) != len(estimator.targets_):
         raise ValueError(
             "targets must list a column for each target of the model "
@@ -86,15 +76,15 @@ def evaluate_table(
         )
     labels = f"{estimator.level_}_target".strip("_")
     changes = {
-        "data": str(path), "smiles": columns, "task": estimator.task.name, "encoding": encoding,
-        "skip_bad_labels": skip_bad, "descriptors_columns": tuple(estimator.descriptors_columns_),
+        "data": str(path), "smiles": columns, "encoding": reading.encoding,
+        "task": estimator.task.name, "skip_bad_labels": skip_bad,
+        "descriptors_columns": tuple(estimator.descriptors_columns_),
         labels: tuple(targets or estimator.targets_),
     }  # fmt: skip
     settings = override(None, changes)
     source = read_source(settings, learnable=False, style=style)
     places = () if source.places is None else (source.places,)
     molecules = estimator.labelled(source.rows, source.labels.y, *places)
-    coverage = coverage_of(card, coverage)
     new = ~torch.isin(smiles_hashes(molecules.canonical), estimator.seen_)
     repeats = training_overlap(molecules, new, source)
     log(_summary(source, molecules, repeats, estimator.row_format.rows_noun))

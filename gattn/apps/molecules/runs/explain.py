@@ -12,6 +12,7 @@ from gattn.apps.molecules.explain import explain_model
 from gattn.apps.molecules.loading import open_run
 from gattn.apps.molecules.row_format import name_after, name_column
 from gattn.apps.molecules.runs.predict import Counts
+from gattn.apps.molecules.settings import DEFAULT_READING, TableReading
 from gattn.apps.report.style import with_precision
 from gattn.apps.run.train import Log, no_log
 from gattn.apps.tables.csv_table import Table, TableRow
@@ -174,10 +175,7 @@ def explain_table(
     *,
     target: str | None = None,
     label: str | None = None,
-    smiles: str | Sequence[str] | None = None,
-    encoding: str | None = None,
-    workers: int = 2,
-    threads: int = 0,
+    reading: TableReading = DEFAULT_READING,
     pictures: int = PICTURES,
     log: Log = no_log,
 ) -> Counts:
@@ -191,12 +189,7 @@ def explain_table(
         target: the name of the target; optional for a model of one target.
         label: for a model of classes, the class whose probability is explained; by default the
             predicted class of each molecule.
-        smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
-            default those that the model was trained on.
-        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
-            there is none.
-        workers: number of processes that parse SMILES.
-        threads: number of threads inside one operator; 0 to choose it from the size of a batch.
+        reading: rules for reading the file.
         pictures: number of molecules to draw, from the first; the tables contain all.
         log: called with each line that the user should read.
 
@@ -214,11 +207,11 @@ def explain_table(
     """
     if pictures < 0:
         raise ValueError(f"pictures must be at least 0; got {pictures}")
-    opened = open_run(run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads)
-    estimator, table = opened.model, opened.table
+    opened, table, descriptors = open_run(run, path, reading)
+    estimator = opened.model
     target_index = estimator.place_of(target)
-    rows = list(opened.descriptors.checked(table.rows()))
-    inputs = list(map(opened.descriptors.input_row, rows))
+    rows = list(descriptors.checked(table.rows()))
+    inputs = list(map(descriptors.input_row, rows))
     texts = [each.text for each in inputs]
     parsed = estimator.featurise(texts, [each.values for each in inputs])
     if not len(parsed.inputs):
@@ -226,7 +219,7 @@ def explain_table(
     errors = [row.problem or error for row, error in zip(rows, parsed.errors)]
     explanations = explain_model(estimator, parsed.inputs, target=target_index, label=label)
     indices = parsed.row_index.tolist()
-    titles = _titles(table, opened.smiles, rows, indices)
+    titles = _titles(table, rows, indices)
     with new_folder(out) as folder:
         not_drawn = write_explanations(
             folder, indices, explanations, titles=titles, pictures=pictures
@@ -240,16 +233,13 @@ def explain_table(
     return Counts(len(rows), len(bad))
 
 
-def _titles(
-    table: Table, smiles: Sequence[str], rows: Sequence[TableRow], indices: Sequence[int]
-) -> list[str]:
+def _titles(table: Table, rows: Sequence[TableRow], indices: Sequence[int]) -> list[str]:
     """Return the names of the molecules in the rows at ``indices``, "" for one without a name.
-    ``smiles`` are the names of the columns of SMILES.
 
     A name is the cell of a column such as ``name`` or ``id``, or the text after the first SMILES.
     """
-    names = name_column([column for column in table.columns if column not in smiles])
-    place, text_place = table.place(names) if names else None, table.place(smiles[0])
+    names = name_column([column for column in table.columns if column not in table.smiles])
+    place, text_place = table.place(names) if names else None, table.place(table.smiles[0])
     return [
         (rows[i].cells[place].strip() if place is not None else "")
         or name_after(rows[i].cells[text_place])

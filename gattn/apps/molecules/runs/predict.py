@@ -18,6 +18,7 @@ from gattn.apps.molecules.pretrained import is_distributed, resolve
 from gattn.apps.molecules.runs.columns import prediction_cells, prediction_columns
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.stages import read_run_source
+from gattn.apps.molecules.settings import DEFAULT_READING, TableReading
 from gattn.apps.molecules.target_transform import Prediction
 from gattn.apps.run.model_io import RunError, check_files, read_card, read_json
 from gattn.apps.run.run_folder import training_folder
@@ -234,11 +235,7 @@ def predict_table(
     path: str | Path,
     out: str | Path,
     *,
-    smiles: str | Sequence[str] | None = None,
-    encoding: str | None = None,
-    coverage: float | None = None,
-    workers: int = 2,
-    threads: int = 0,
+    reading: TableReading = DEFAULT_READING,
     neighbors: int = 0,
     on_progress: Callable[[int], None] = lambda rows: None,
     log: Log = no_log,
@@ -254,14 +251,7 @@ def predict_table(
         path: the file; bytes that are not UTF-8 are copied unchanged.
         out: the file to write, which must not exist; it is created when all rows are predicted. Its
             ending determines its format (:func:`gattn.files.table_writer`).
-        smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
-            default those that the model was trained on.
-        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
-            there is none.
-        coverage: coverage of the intervals, above 0 and below 1; None for that of the training.
-        workers: number of processes.
-        threads: number of threads inside one operator if there is one process; 0 to choose it from
-            the size of a batch.
+        reading: rules for reading the file.
         neighbors: number of nearest measured molecules to write beside each prediction, with their
             similarities and measured values, and whether the prediction is inside the
             applicability domain
@@ -281,15 +271,13 @@ def predict_table(
             is not above 0 and below 1, or the measured molecules cannot be read.
     """
     check_table_ending(out)
-    opened = open_run(
-        run, path, smiles=smiles, encoding=encoding, coverage=coverage, workers=workers,
-        threads=threads, on_bad_bytes="surrogateescape", lists=True,
-    )  # fmt: skip
-    model, table = opened.model, opened.table
+    opened, table, descriptors = open_run(
+        run, path, reading, on_bad_bytes="surrogateescape", lists=True
+    )
+    model, read = opened.model, descriptors.input_row
     measured = read_measured(run, model, neighbors) if neighbors else None
     columns = prediction_columns(model) + ([] if measured is None else measured.columns)
-    items = opened.descriptors.checked(table.rows())
-    read = opened.descriptors.input_row
+    items = descriptors.checked(table.rows())
     pieces = model.predictions(items, read=read, neighbors=neighbors)
     empty = [""] * len(columns)
     rows = bad = 0

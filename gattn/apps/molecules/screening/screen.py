@@ -12,18 +12,19 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar, cast
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from gattn.apps.fitting.settings import SettingsError
 from gattn.apps.molecules.descriptor_columns import DescriptorColumns
 from gattn.apps.molecules.estimators import MoleculeEstimator
 from gattn.apps.molecules.inputs import PIECE
-from gattn.apps.molecules.loading import load_model, smiles_columns
+from gattn.apps.molecules.loading import open_model
 from gattn.apps.molecules.runs.columns import prediction_columns
 from gattn.apps.molecules.runs.predict import ERROR, InputRow, predict_rows
 from gattn.apps.molecules.screening import plan
 from gattn.apps.molecules.screening.settings import ScreenSettings
-from gattn.apps.run.model_io import coverage_of, package_versions
+from gattn.apps.molecules.settings import DEFAULT_READING, TableReading
+from gattn.apps.run.model_io import package_versions
 from gattn.apps.run.run_folder import file_hash
 from gattn.apps.run.train import Log, no_log
 from gattn.apps.runtime.processes import in_order
@@ -335,11 +336,7 @@ def screen(
     out: str | Path,
     settings: ScreenSettings,
     *,
-    smiles: str | Sequence[str] | None = None,
-    encoding: str | None = None,
-    coverage: float | None = None,
-    workers: int = 2,
-    threads: int = 0,
+    reading: TableReading = DEFAULT_READING,
     progress: Progress = lambda total, done: nullcontext(lambda rows: None),
     log: Log = no_log,
 ) -> Screened:
@@ -358,13 +355,7 @@ def screen(
         inputs: files, folders and patterns; see :func:`.sources.find_inputs`.
         out: the folder, which is created if it is missing.
         settings: the rows to write, and the division of the work.
-        smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
-            default those that the model was trained on.
-        encoding: encoding of the CSV files; by default, the encoding of the byte order mark of
-            each, or UTF-8 if there is none.
-        coverage: coverage of the intervals, above 0 and below 1; None for that of the training.
-        workers: number of processes, with one thread each.
-        threads: 0 or 1.
+        reading: rules for reading the files. Each process has one thread.
         progress: function that shows the progress; see :data:`Progress`.
         log: called with each line that the user should read.
 
@@ -381,20 +372,19 @@ def screen(
         RuntimeError: a process was killed, or the Ray cluster failed.
         ModuleNotFoundError: ``settings.engine`` is ``"ray"``, and Ray is not installed.
     """
-    if threads > 1:
+    if reading.threads > 1:
         raise SettingsError(
             "threads must be 0 or 1 if --out is a folder, because each process has one thread: set "
-            f"workers; got {threads}"
+            f"workers; got {reading.threads}"
         )
-    model, card = load_model(run)
-    coverage = coverage_of(card, coverage)
+    model, card, columns, coverage, numbers = open_model(run, reading)
     model.set_params(workers=1, threads=1)
-    out, columns = Path(out), smiles_columns(card, smiles, model.molecules_per_row)
+    out = Path(out)
     paths = plan.find_inputs(inputs, out)
     for path in paths:
         if path.stat().st_size == 0:
             log(f"{path} is empty, so it has no rows")
-    options: dict[str, Any] = {"encoding": encoding, "on_bad_bytes": "surrogateescape"}
+    options: dict[str, Any] = {"encoding": reading.encoding, "on_bad_bytes": "surrogateescape"}
     sources = [
         open_molecules(path, columns, model.descriptors_columns_, **options)
         for path in paths
@@ -412,9 +402,9 @@ def screen(
     manifest = {
         "model": card["sha256"],
         "settings": {
-            "smiles": columns[0] if len(columns) == 1 else list(columns), "encoding": encoding,
-            "coverage": coverage, "keep": copied, "where": settings.where,
-            "top": settings.top, "by": settings.by,
+            "smiles": columns[0] if len(columns) == 1 else list(columns),
+            "encoding": reading.encoding, "coverage": coverage, "keep": copied,
+            "where": settings.where, "top": settings.top, "by": settings.by,
         },
         "rows_per_shard": settings.rows_per_shard,
         "versions": _versions(),
@@ -426,7 +416,6 @@ def screen(
     assigned = [shard for shard in shards if shard.number % jobs == index]
     records = {shard.number: plan.ShardFiles(out, shard).read_record() for shard in assigned}
     pending = [shard for shard in assigned if records[shard.number] is None]
-    numbers = NumberFormat(**cast("dict[str, Any]", card.get("numbers", {})))
     tasks = _tasks(sources, pending, copied, model.descriptors_columns_, numbers)
     engine = run_on_ray if settings.engine == "ray" else run_locally
     total = sum(shard.rows for shard in assigned)
@@ -440,7 +429,7 @@ def screen(
             with one_thread():
                 values = (0.0,) * len(model.descriptors_columns_)
                 work([InputRow(model.row_format.example, values)])
-        answered = engine(work, tasks, workers) if pending else ()
+        answered = engine(work, tasks, reading.workers) if pending else ()
         for piece, answers in answered:
             path = str(sources[piece.shard.input].path)
             for number, ((cells, problem), (predicted, error)) in enumerate(

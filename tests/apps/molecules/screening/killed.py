@@ -17,6 +17,7 @@ import torch
 
 from gattn.apps.molecules.screening.screen import screen
 from gattn.apps.molecules.screening.settings import ScreenSettings
+from gattn.apps.molecules.settings import TableReading
 
 SETTINGS = ScreenSettings(top=40, where="prediction > 1", rows_per_shard=50)
 KILLS = 8
@@ -30,7 +31,7 @@ def in_child(run, inputs, out, prepare=lambda: None):
         return child
     try:
         prepare()
-        screen(run, [inputs], out, SETTINGS, workers=1)
+        screen(run, [inputs], out, SETTINGS, reading=TableReading(workers=1))
     except OSError as error:
         print(error.filename, error.strerror, sep=": ")
         sys.stdout.flush()
