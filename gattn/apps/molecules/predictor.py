@@ -239,51 +239,42 @@ class MoleculePredictor(Components):
         """
         _check(train, "y of the training part")
         _check(val, "y of the validation part")
-        train, val = replace(train, y=train.y.double()), replace(val, y=val.y.double())
         targets = train.y.shape[1]
         if not train.y.isfinite().any(0).all():
             raise ValueError("y must have a label for every target; a target has no label")
-        if not task.is_class:
-            transform = target_transform.TargetTransform(settings.target_transform)
-            train, val = (
-                replace(
-                    part, y=transform(part.y),
-                    bounds=None if part.bounds is None else transform(part.bounds),
-                )
-                for part in (train, val)
-            )  # fmt: skip
+        name = "none" if task.is_class else settings.target_transform
+        transform = target_transform.TargetTransform(name)
+        columns, unit = train.inputs.extra_descriptors, train.weights.double().mean()
+        scaling = column_tensors(columns) if columns.shape[1] else {}
+        train, val = (
+            replace(
+                part, y=transform(part.y.double()), weights=part.weights / unit,
+                bounds=None if part.bounds is None else transform(part.bounds),
+                inputs=with_standard_columns(part.inputs, scaling) if scaling else part.inputs,
+            )
+            for part in (train, val)
+        )  # fmt: skip
         mean, scale = task.scaling(train.y)
-        tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train.inputs)}
         # The totals are the numbers of Morgan environments of the molecules, in their order.
-        tensors["totals"] = _totals(train.inputs)
+        bits, totals = _bits(train.inputs), _totals(train.inputs)
+        tensors = {"mean": mean, "scale": scale, "bits": bits, "totals": totals, **scaling}
         if (molecules := members.molecules_in_row(train.inputs)) > 1:
             tensors["molecules"] = torch.tensor(molecules)
-        if train.inputs.extra_descriptors.shape[1]:
-            tensors |= column_tensors(train.inputs.extra_descriptors)
-            train, val = (
-                replace(part, inputs=with_standard_columns(part.inputs, tensors))
-                for part in (train, val)
-            )
-        unit = train.weights.double().mean()
-        train, val = (replace(part, weights=part.weights / unit) for part in (train, val))
-        is_bounded = not task.is_class and settings.bounded
-        near = nearest.NearestMolecules(tensors["bits"])
+        near = nearest.NearestMolecules(bits)
         similarities = torch.cat([near.similarity(some.counts) for some in in_pieces(val.inputs)])
         batches, val_batches = (
             members.MoleculeBatches(
                 part.inputs, (part.y - mean) / scale, part.weights,
                 None if part.bounds is None else (part.bounds - mean[:, None]) / scale[:, None],
-                bounded=is_bounded, columns=settings.model == "attention",
-                similarity=float(similarities.mean()),
+                bounded=not task.is_class and settings.bounded,
+                columns=settings.model == "attention", similarity=float(similarities.mean()),
             )
             for part in (train, val)
         )  # fmt: skip
         rows, seed = settings.kernel_rows, settings.seed
         kernel_size = KERNEL_PARTS * min(len(train.inputs), rows) ** 2
         without = forest_obstacle(settings.trees, targets, train.bounds, val.bounds)
-
         groups = _joint_groups(train, val)
-
         fit_others = partial(_fit_others, train, val, groups, settings, forest=not without)
         history: list[History] = []
         networks: list[MoleculeNetwork] = []
@@ -311,10 +302,9 @@ class MoleculePredictor(Components):
             kernel, forest, evidence = others
             left = (rows - kernel.labelled.sum(0)).clamp(min=0)
             kernel_index, labels = draw_labelled(known_labels(val.y, val.bounds), left, seed)
-            bounds = val.bounds
+            y, bounds = val.y[kernel_index].where(labels, torch.nan), val.bounds
             if bounds is not None:
                 bounds = bounds[kernel_index].where(labels[..., None], torch.nan)
-            y = val.y[kernel_index].where(labels, torch.nan)
             more = kernel.with_more(val.inputs[kernel_index], y, val.weights[kernel_index], bounds)
             tensors |= add_prefix("gp.", more.state())
             if forest is not None:
@@ -339,8 +329,8 @@ class MoleculePredictor(Components):
         least = {"least_similarity": similarities.min()}
         predictor._add({
             "weights": fitted.weights, "spread": fitted.spread,
-            "bits": torch.cat([tensors["bits"], _bits(val.inputs)], 1),
-            "totals": torch.cat([tensors["totals"], _totals(val.inputs)]),
+            "bits": torch.cat([bits, _bits(val.inputs)], 1),
+            "totals": torch.cat([totals, _totals(val.inputs)]),
             **({"offset": fitted.offset} if task.is_class else least),
         })  # fmt: skip
         predictor.validation = target_transform.in_target_units(validation, predictor.transform)
