@@ -164,7 +164,7 @@ class Explanation:
 
 def explain(
     predictor: MoleculePredictor, inputs: MoleculeInputs, *, target: int = 0,
-    complement: bool = False, seed: int = 0,
+    complement: bool = False,
 ) -> list[Explanation]:  # fmt: skip
     """Compute weights of the atoms of molecules, and test them by deleting atoms.
 
@@ -174,11 +174,10 @@ def explain(
         target: index of the predictor's output.
         complement: whether to explain 1 minus the output, the probability of the first of two
             classes.
-        seed: seed of the random atoms. Explanations do not depend on the other molecules, except
-            for rounding errors.
 
     Returns:
-        One explanation for each molecule.
+        One explanation for each molecule. The random atoms are drawn with a fixed seed, so that an
+        explanation does not depend on the other molecules, except for rounding errors.
 
     Raises:
         ValueError: the target does not exist.
@@ -191,7 +190,7 @@ def explain(
         if complement:
             sign, results = -1.0, [_complement(result) for result in results]
         tops = [_top(result.weights, described) for result, described in zip(results, atoms)]
-        masks = [_masks(top, one.order, seed) for top, one in zip(tops, atoms)]
+        masks = [_masks(top, one.order) for top, one in zip(tops, atoms)]
         # Predict each distinct mask once, so that equal masks get bitwise equal predictions.
         distinct = [mask.unique(dim=0, return_inverse=True) for mask in masks]
         predicted = predict_masked(predictor, inputs, [mask for mask, _ in distinct], target, atoms)
@@ -220,9 +219,8 @@ def explain(
 
 
 def explain_model(
-    model: MoleculeEstimator, inputs: MoleculeInputs, *, target: int = 0,
-    label: str | None = None, seed: int = 0,
-) -> list[Explanation]:  # fmt: skip
+    model: MoleculeEstimator, inputs: MoleculeInputs, *, target: int = 0, label: str | None = None
+) -> list[Explanation]:
     """Explain the predictions of a model: numbers, or probabilities of a class.
 
     Args:
@@ -231,7 +229,6 @@ def explain_model(
         target: index of the target.
         label: the class whose probability is explained; None for the predicted class of each
             molecule.
-        seed: seed of the random atoms.
 
     Returns:
         One explanation for each molecule.
@@ -251,7 +248,7 @@ def explain_model(
         if label is not None:
             raise ValueError(f"only a model of classes explains a class; got {label!r}")
         name = model.scale_of(target)
-        explanations = explain(model.predictor_, inputs, target=target, seed=seed)
+        explanations = explain(model.predictor_, inputs, target=target)
         return [replace(one, explained=name) for one in explanations]
     names = list(map(str, model.classes_by_target[target].tolist()))
     if label is not None and label not in names:
@@ -267,9 +264,8 @@ def explain_model(
         rows = [row for row, each in enumerate(chosen) if each == place]
         counts = model.class_counts
         explanations = explain(
-            model.predictor_, inputs[rows], seed=seed,
+            model.predictor_, inputs[rows], complement=not counts and place == 0,
             target=sum(counts[:target]) + place if counts else target,
-            complement=not counts and place == 0,
         )  # fmt: skip
         name = class_probability(model, target, place)
         result |= {
@@ -315,11 +311,12 @@ def _top(weights: Tensor, atoms: MoleculeAtoms) -> Tensor:
     return order[best[: max(round(TOP * len(weights)), 1)]]
 
 
-def _masks(top: Tensor, order: Tensor, seed: int) -> Tensor:
+def _masks(top: Tensor, order: Tensor) -> Tensor:
     """Return masks [2 + DRAWS, n] of the atoms to delete: none, the atoms ``top``, and random sets
-    of the same size. The sets are drawn by ``seed`` from the canonical ``order`` of the atoms.
+    of the same size. The sets are drawn with a fixed seed from the canonical ``order`` of the
+    atoms.
     """
-    generator, atoms = torch.Generator().manual_seed(seed), len(order)
+    generator, atoms = torch.Generator().manual_seed(0), len(order)
     masks = torch.zeros(2 + DRAWS, atoms, dtype=torch.bool)
     masks[1, top] = True
     for mask in masks[2:]:
