@@ -26,12 +26,7 @@ from gattn.data import Split, get_dataset
 
 SHARES = (0.6, 0.2, 0.2)
 DRAWN = ("random", "random-per-class")
-"""Rules whose parts depend on the seed."""
-
-
-def is_drawn(settings: NodeRunSettings, graph: AttributedGraph) -> bool:
-    """Return True if the split is random, so that each trial can have a different split."""
-    return _kind(settings, graph) in DRAWN
+"""Rules whose parts depend on the seed, so that each trial can have a different split."""
 
 
 def make_split(
@@ -53,7 +48,7 @@ def make_split(
         GraphError: the graph has no such parts, the split needs classes and the labels are numbers,
             or a part has no labelled node.
     """
-    kind, seed = _kind(settings, graph), settings.model.seed + number
+    kind, seed = split_kind(settings, graph), settings.model.seed + number
     notes = []
     if kind == "public":
         split, notes = masked_split(graph, y, seed, by_class=is_class)
@@ -120,7 +115,7 @@ def data_hash(data: str, *tables: str) -> str:
     return file_hash(*(Path(path) for path in (data, *tables) if path))
 
 
-def _kind(settings: NodeRunSettings, graph: AttributedGraph) -> str:
+def split_kind(settings: NodeRunSettings, graph: AttributedGraph) -> str:
     """Return the kind of split of a run; "auto" is by time with a column of times, by the masks of
     the graph if it has some, and otherwise random.
     """

@@ -33,7 +33,7 @@ from gattn.apps.nodes.runs.measure import (
     measure_intervals,
 )
 from gattn.apps.nodes.runs.predict import prediction_rows
-from gattn.apps.nodes.runs.splits import is_drawn, make_split, splits_record
+from gattn.apps.nodes.runs.splits import DRAWN, make_split, split_kind, splits_record
 from gattn.apps.nodes.sampled.reading import SizeChoice, read_for_training
 from gattn.apps.nodes.splits import has_drawn_validation
 from gattn.apps.nodes.stack.predictor import StackedPredictor
@@ -249,7 +249,7 @@ def _with_types(
         # Without classes, a node of another type has the mean of the predicted numbers.
         rest = colour.mean().expand(len(kinds) - len(colour))
         return torch.cat([colour, rest]), names
-    others = [f"type {kind}" for kind in sorted(network.others)]
+    others = [f"type {kind}" for kind in network.others]
     return torch.cat([colour, len(names) - 1 + kinds[len(colour) :]]), [*names, *others]
 
 
@@ -519,7 +519,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         settings, graph, y, estimator = self.settings, data.graph, data.y, data.estimator
         drawn = [
             make_split(settings, graph, y, number, is_class=estimator.task.is_class)
-            for number in range(settings.runs if is_drawn(settings, graph) else 1)
+            for number in range(settings.runs if split_kind(settings, graph) in DRAWN else 1)
         ]
         splits = [split for split, _ in drawn]
         missing = (note for split in splits for note in estimator.check_split(y, split))

@@ -28,7 +28,7 @@ def describe_network(network: TypedNetwork, encoder: FeatureEncoder) -> str:
     parts = [
         f"{kind}: {plural(network.size(kind), 'node')}, "
         f"{plural(encoder.network.types[kind].width, 'feature')}"
-        for kind in sorted(network.others)
+        for kind in network.others
     ]
     parts += [
         f"{relation}: {plural(len(edges), 'edge')}" for relation, edges in network.edges.items()
@@ -47,7 +47,7 @@ def node_titles(graph: AttributedGraph) -> tuple[list[str], np.ndarray]:
     assert network is not None
     names: list[str] = []
     kinds = []
-    for place, kind in enumerate([network.target, *sorted(network.others)]):
+    for place, kind in enumerate(network.types):
         some = network.nodes[kind].names
         suffix = f" ({kind})" if place else ""
         names += [f"{name}{suffix}" for name in some]

@@ -107,12 +107,7 @@ class TypedEncoder:
         labelled node.
         """
         others = sum(one.width for one in self.types.values())
-        return target + others + len(self.messages) + len(self.kinds)
-
-    @property
-    def kinds(self) -> list[str]:
-        """Names of all types: the target, and the others in order."""
-        return [self.target, *sorted(self.types)]
+        return target + others + len(self.messages) + 1 + len(self.types)
 
     def attach(self, graph: AttributedGraph) -> AttributedGraph:
         """Return the graph, the labelled nodes with their network, with the inputs of its network.
@@ -139,10 +134,10 @@ class TypedEncoder:
             if not self.directed:
                 messages[relation.reverse()] = messages[relation].reverse()
         x = {}
-        for kind in self.kinds[1:]:
+        for kind, nodes in network.others.items():
             with titled(f"type {kind!r}"):
-                x[kind] = self.types[kind].read_columns(network.others[kind])
-        degrees = {kind: _degrees(kind, network.size(kind), messages) for kind in self.kinds}
+                x[kind] = self.types[kind].read_columns(nodes)
+        degrees = {kind: _degrees(kind, network.size(kind), messages) for kind in network.types}
         inputs = TypedInputs(x, degrees, messages)
         return replace(graph, network=replace(network, inputs=inputs))
 
@@ -167,7 +162,7 @@ class TypedEncoder:
         training.
         """
         for title, expected, present in (
-            ("types", sorted(self.types), sorted(network.others)),
+            ("types", sorted(self.types), network.types[1:]),
             ("relations", sorted(self.relations), sorted(network.edges)),
         ):
             if expected != present:

@@ -155,14 +155,14 @@ class TypedNetwork:
     inputs: TypedInputs | None = None
 
     @property
-    def others(self) -> dict[str, Nodes]:
-        """Nodes of each type but the target."""
-        return {kind: one for kind, one in self.nodes.items() if kind != self.target}
+    def types(self) -> list[str]:
+        """Names of all types: the target, and the others in alphabetical order."""
+        return [self.target, *sorted(self.nodes.keys() - {self.target})]
 
     @property
-    def types(self) -> list[str]:
-        """Names of all types, with the target first."""
-        return [self.target, *self.others]
+    def others(self) -> dict[str, Nodes]:
+        """Nodes of each type but the target, in the order of :attr:`types`."""
+        return {kind: self.nodes[kind] for kind in self.types[1:]}
 
     def size(self, kind: str) -> int:
         """Return the number of nodes of a type."""
