@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -15,9 +15,6 @@ from gattn.apps.fitting.settings import declared
 from gattn.apps.links.runs.config import LinkRunSettings, override
 from gattn.apps.links.settings import LinkSettings
 from gattn.apps.run.text import plural
-
-if TYPE_CHECKING:
-    from gattn.apps.fitting.types import EpochRecord
 
 app = CommandGroup("Predict missing or future links between the nodes of a network.")
 
@@ -52,14 +49,7 @@ def train(
     from gattn.apps.links.runs.train import train_run
 
     with watched("training", 1) as on_progress:
-
-        def on_epoch(record: EpochRecord) -> None:
-            """Show the number and the validation loss of an epoch."""
-            on_progress(
-                0, f"epoch {record.epoch + 1}, validation loss {record.validation_loss:.4g}"
-            )
-
-        metrics = train_run(run, out, on_epoch=on_epoch, log=say)
+        metrics = train_run(run, out, on_epoch=lambda record: on_progress(0, str(record)), log=say)
     show_metrics(metrics, "links")
     graph = "GRAPH --nodes NODES" if "nodes" in settings else "GRAPH"
     say(

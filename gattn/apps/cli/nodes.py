@@ -26,7 +26,6 @@ from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.run.text import plural
 
 if TYPE_CHECKING:
-    from gattn.apps.fitting.types import EpochRecord
     from gattn.apps.nodes.runs.train import Trial
 
 app = CommandGroup("Predict a class or a number for each node of a network.")
@@ -64,16 +63,13 @@ def train(
 
     with watched("training", run.runs) as on_progress:
 
-        def on_epoch(record: EpochRecord) -> None:
-            """Show the number and the validation loss of an epoch."""
-            on_progress(
-                0, f"epoch {record.epoch + 1}, validation loss {record.validation_loss:.4g}"
-            )
-
         def on_run_end(trial: Trial) -> None:
             on_progress(1, f"test {next(iter(trial.test.values())):.4g}")
 
-        metrics = train_run(run, out, on_epoch=on_epoch, on_run_end=on_run_end, log=say)
+        metrics = train_run(
+            run, out, on_epoch=lambda record: on_progress(0, str(record)), on_run_end=on_run_end,
+            log=say,
+        )  # fmt: skip
     show_metrics(metrics, "nodes")
     show_runs(metrics)
     graph = "GRAPH --nodes NODES" if run.nodes else "GRAPH"

@@ -98,6 +98,10 @@ class EpochRecord:
     learning_rate: float
     seconds: float
 
+    def __str__(self) -> str:
+        """Return the number of the epoch, from 1, and the validation loss as text."""
+        return f"epoch {self.epoch + 1}, validation loss {self.validation_loss:.4g}"
+
 
 @dataclass(frozen=True)
 class History:
@@ -114,3 +118,8 @@ class History:
     records: tuple[EpochRecord, ...]
     chosen: int
     outputs: Tensor | None = field(default=None, compare=False)
+
+    @property
+    def validation_losses(self) -> list[float]:
+        """Validation loss of each epoch."""
+        return [record.validation_loss for record in self.records]

@@ -35,9 +35,10 @@ from gattn.apps.nodes.labels import (
 )
 from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
 from gattn.apps.nodes.reading import GraphLike, read_graph
+from gattn.apps.nodes.sampled.predictor import SampledPredictor
 from gattn.apps.nodes.settings import NodeParameters, NodeSettings
 from gattn.apps.nodes.splits import check_numbers, missing_classes
-from gattn.apps.nodes.stack.predictor import StackedPredictor, network_from_state, network_kind
+from gattn.apps.nodes.stack.predictor import StackedPredictor, network_from_state
 from gattn.apps.nodes.times import node_times, time_cutoffs, time_split
 from gattn.apps.run.estimator import SerializableEstimator
 from gattn.data import Split
@@ -60,7 +61,8 @@ def fit_predictor(
     arguments = problem, settings, on_epoch, threads
     if settings.model == "stacked":
         return StackedPredictor.fit(*arguments)
-    predictor = network_kind(problem.graph).fit(*arguments)
+    kind = SampledPredictor if problem.graph.compact else NodePredictor
+    predictor = kind.fit(*arguments)
     predictor.validation = predictor.predict(problem.graph)[problem.val]
     return predictor
 

@@ -206,7 +206,7 @@ class NodePredictor:
     @property
     def validation_loss(self) -> float:
         """Loss on the validation part at the chosen epoch."""
-        return self.history[0].records[self.history[0].chosen].validation_loss
+        return self.history[0].validation_losses[self.history[0].chosen]
 
     @torch.no_grad()
     def predict(self, graph: AttributedGraph) -> Tensor:

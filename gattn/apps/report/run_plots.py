@@ -56,7 +56,7 @@ def learning_curve(histories: Sequence[History]) -> bytes:
         for history in histories:
             epochs = [record.epoch + 1 for record in history.records]
             train = [record.train_loss for record in history.records]
-            validation = [record.validation_loss for record in history.records]
+            validation = history.validation_losses
             for axes, curve in ((upper, train), (lower, validation)):
                 axes.plot(epochs, curve, color=theme.first, linewidth=width, alpha=opacity)
                 axes.axvline(history.chosen + 1, color=theme.second, linewidth=0.8, linestyle=":")

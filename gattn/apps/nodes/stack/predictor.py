@@ -152,10 +152,12 @@ class StackedPredictor:
         of_network, combination = combine(network)
         epochs = min(LONGER * network_settings.epochs, settings.epochs)
         is_short = reads_labels and epochs > network_settings.epochs
-        if is_short and combination.weights[NETWORK] and _is_improving(network.history[0]):
+        losses = network.history[0].validation_losses
+        is_late = losses.index(min(losses)) >= LATE * len(losses)
+        if is_short and combination.weights[NETWORK] and is_late:
             more = replace(network_settings, epochs=epochs)
             other = kind.fit(problem, more, on_epoch, network_threads)
-            network = min(network, other, key=lambda one: _least_loss(one.history[0]))
+            network = min(network, other, key=lambda one: min(one.history[0].validation_losses))
             of_network, combination = combine(network)
         at_val = {name: p[val] for name, p in (predictions | of_network).items()}
         if settings.refit and problem.drawn and not graph.compact:
@@ -361,22 +363,6 @@ def _choose_network(
     size = field_size(x, edge_index, labelled, settings.layers)
     products = settings.width * (size.values + size.edges)
     return NodePredictor, _limit_epochs(replace(settings, model=NETWORK), products)
-
-
-def _least_loss(history: History) -> float:
-    """Return the lowest validation loss of a training."""
-    return min(record.validation_loss for record in history.records)
-
-
-def _is_improving(history: History) -> bool:
-    """Return True if the validation loss of a training was lowest near its end."""
-    losses = [record.validation_loss for record in history.records]
-    return losses.index(min(losses)) >= LATE * len(losses)
-
-
-def network_kind(graph: AttributedGraph) -> type[NodePredictor]:
-    """Return the class of the attention network for a graph, which may be compact."""
-    return SampledPredictor if graph.compact else NodePredictor
 
 
 def _limit_epochs(settings: NodeSettings, products: int) -> NodeSettings:
