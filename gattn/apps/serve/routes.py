@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from email.message import Message
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
@@ -63,9 +63,6 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         503: "A process of the server was killed, or the server stops.",
     }.items()
 }
-
-
-Body = TypeVar("Body", bound=BaseModel)
 
 
 class _Options(BaseModel):
@@ -160,7 +157,7 @@ def add_api(app: FastAPI, server: Server) -> None:
                     422, "the options of a JSON body are fields of the body; the address has "
                     f"{', '.join(sorted(query.model_fields_set))}"
                 )  # fmt: skip
-            body = parsed_body(PredictRequest, await request.body())
+            body = parsed_body(await request.body())
             return JSONResponse((await server.predict_smiles(body)).model_dump())
         if media != "text/csv":
             raise RequestError(
@@ -264,14 +261,14 @@ def add_page(app: FastAPI, server: Server) -> None:
     app.mount("/static", StaticFiles(directory=STATIC))
 
 
-def parsed_body(kind: type[Body], body: bytes) -> Body:
+def parsed_body(body: bytes) -> PredictRequest:
     """Parse a JSON body.
 
     Raises:
         RequestError: it is not JSON (400), or a field is missing or wrong (422).
     """
     try:
-        return kind.model_validate_json(body.removeprefix(BOM_UTF8))
+        return PredictRequest.model_validate_json(body.removeprefix(BOM_UTF8))
     except ValidationError as error:
         raise invalid_request(error.errors(include_url=False)) from error
 
