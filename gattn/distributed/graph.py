@@ -208,7 +208,7 @@ class DistributedGraph(Graph):
         """Return the graph with one self-loop for each node, like
         :meth:`gattn.Graph.with_self_loops`; ``first`` is the local source that is destination 0.
 
-        All processes must call it.
+        All processes must call it; it raises RuntimeError if another process has ended.
         """
         local = self.local.with_self_loops(self.halo.num_before + first)
         return self._from_local_graph(local, self.halo, self.partition, self.nodes, self.edges)

@@ -25,6 +25,7 @@ def disjoint_union(graphs: Iterable[Graph]) -> Graph:
     Raises:
         TypeError: graphs is not a list of graphs.
         ValueError: the list is empty.
+        RuntimeError: by torch, if the graphs are on different devices.
 
     Reference:
         Fey, Lenssen, "Fast graph representation learning with PyTorch Geometric" (2019).

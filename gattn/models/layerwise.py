@@ -75,6 +75,7 @@ def layerwise_inference(
             over several nodes; x, edge_attr or out has a wrong shape or dtype; out is read-only or
             x itself; a layer returns another number of rows; batch_edges is below 1; or the graph
             is bipartite.
+        FileNotFoundError: the folder ``scratch`` does not exist.
 
     Reference:
         Hamilton et al., "Inductive representation learning on large graphs" (NeurIPS 2017); PyG's

@@ -60,6 +60,7 @@ def to_edges(rows: Tensor, graph: Graph) -> Tensor:
     graph from destinations to edges is cached in ``graph``.
 
     Backward sums gradients over edges in a fixed order, which torch's indexing does not guarantee.
+    Raises the errors of :func:`aggregate`.
     """
     if torch.compiler.is_compiling() or is_transformed():
         return sum_sources(rows, _ends(graph))

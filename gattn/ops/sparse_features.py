@@ -64,6 +64,7 @@ def sparse_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tens
 
     Raises:
         TypeError, ValueError: for x that is not of this kind, or a weight of another shape.
+        RuntimeError: the backend that ``GATTN_BACKEND`` selects cannot run.
     """
     rows = weight.t().unsqueeze(1)
     out = aggregate(x.values().unsqueeze(1), rows, as_graph(x)).squeeze(1)

@@ -125,7 +125,9 @@ def _by_hand(dataset: DatasetRecord) -> str:
 
 
 def _verify(path: Path, file: DataFile) -> None:
-    """Raise ValueError unless the file has the registered SHA-256."""
+    """Raise ValueError unless the file has the registered SHA-256, and OSError if it cannot be
+    read.
+    """
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if digest != file.sha256:
         raise ValueError(

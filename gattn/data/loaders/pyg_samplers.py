@@ -63,7 +63,7 @@ class PyGSampler(BaseSampler):
         self, index: NodeSamplerInput, **kwargs: Any
     ) -> SamplerOutput | HeteroSamplerOutput:
         """Sample the neighbourhoods of nodes. The seed is drawn from torch's global random
-        generator.
+        generator. Raises ValueError if a node is out of range.
         """
         return self.draw(index, int(torch.empty((), dtype=torch.int64).random_(2**62)))
 

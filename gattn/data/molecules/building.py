@@ -180,7 +180,9 @@ class MoleculeBuilder:
         self._reader = GraphReader()
 
     def _graphs(self) -> Graphs:
-        """Concatenate the graphs of all added molecules."""
+        """Finish the current block, concatenate the graphs of all added molecules, store and return
+        them; without molecules, they have no atoms.
+        """
         if len(self._reader) or not self._read:
             self._finish()
         if len(self._read) > 1:

@@ -147,7 +147,7 @@ def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarra
 
 
 def _properties_of(molecules: Sequence[Mol], properties: Properties) -> np.ndarray:
-    """Return the values of RDKit's properties, [k, properties] float64."""
+    """Return the values of RDKit's properties, [k, properties] float64, for k >= 1 molecules."""
     places = range(len(properties.GetPropertyNames()))
     values = map(properties.ComputeProperties, molecules)
     # Elements are read by index, because iterating over RDKit's vectors would take half as long as

@@ -139,6 +139,7 @@ def load_molecules(
             its Contrib folder.
         OSError: the download failed.
         ImportError: RDKit is not installed.
+        RuntimeError: RDKit cannot read the canonical SMILES that it wrote.
 
     >>> load_molecules("chembl2321810")
     Molecules(1017 molecules, 33226 atoms, 36366 bonds, 1 target (Act), 0 bad rows)

@@ -40,6 +40,7 @@ def butina_clusters(molecules: Sequence[str] | Molecules, *, distance: float = 0
     Raises:
         ValueError: RDKit cannot read a SMILES, or there are more than :data:`MOST_COMPARED`.
         ImportError: RDKit is not installed.
+        RuntimeError: RDKit cannot read the canonical SMILES that it wrote.
 
     Reference: Butina, "Unsupervised Data Base Clustering Based on Daylight's Fingerprint and
     Tanimoto Similarity" (J. Chem. Inf. Comput. Sci. 1999).
@@ -88,6 +89,7 @@ def butina_split(
         ValueError: RDKit cannot read a SMILES, there are too many molecules to compare all pairs,
             or the fractions are invalid.
         ImportError: RDKit is not installed.
+        RuntimeError: RDKit cannot read the canonical SMILES that it wrote.
 
     >>> butina_split(["CCCCCO", "c1ccccc1C", "CCCCCCO"], fractions=(0.7, 0.0, 0.3))
     Split(train: 2, val: 0, test: 1; Butina 7:0:3)

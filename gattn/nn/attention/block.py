@@ -138,6 +138,9 @@ class TransformerBlock(CompositeModule):
                 features that do not fit to x.
             TypeError: if x does not have the dtype of the block, or the edges have another type.
             RuntimeError: under torch.jit.trace.
+
+        Warns:
+            UserWarning: as in :meth:`GraphAttention.forward`.
         """
         is_present = {
             memory is not None,
@@ -189,6 +192,9 @@ class TransformerBlock(CompositeModule):
                 do not fit to x.
             TypeError: if x does not have the dtype of the block, or the edges have another type.
             RuntimeError: under torch.jit.trace.
+
+        Warns:
+            UserWarning: as in :meth:`GraphAttention.forward`.
         """
         check_input("x", x, self.channels, self.norm1)
         y = self.norm1(x) if self.norm == "pre" else x

@@ -54,7 +54,8 @@ def learned_query_pool(
         x: features of the rows, [n, d].
         value_weight: projection of the values, W_v [h, c, d].
         segments: graph with one edge from each of n rows to its segment, of g segments.
-        dropout: dropout probability of the attention weights; also applied in evaluation.
+        dropout: dropout probability of the attention weights; also applied in evaluation, and drawn
+            from torch's generator.
 
     Returns:
         The weighted sums [g, k, h * c]; zeros for an empty segment.

@@ -248,7 +248,7 @@ def attend_with_score(
     edge_type: EdgeType | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Compute attention with a score. If a recording is active, record the attention weights.
-    Raises the errors of the operator that the score calls.
+    Dropout draws from torch's generator. Raises the errors of the operator that the score calls.
 
     Args:
         score: the attention score.

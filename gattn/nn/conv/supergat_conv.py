@@ -246,7 +246,7 @@ class SuperGATConv(pyg.SuperGATConv, AttentionConv):
 
     def _logits(self, value: Tensor, graph: Graph) -> Tensor:
         """Return the logits of the attention loss, v_i . v_j, from the values [n, h, c]; for "SD",
-        they are divided by sqrt(c): [e, h].
+        they are divided by sqrt(c): [e, h]. Raises the errors of :func:`edge_dot`.
         """
         logits = edge_dot(value, value, graph)
         return logits if self.attention_type == "MX" else logits / math.sqrt(self.out_channels)

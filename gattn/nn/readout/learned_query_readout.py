@@ -118,7 +118,9 @@ class LearnedQueryReadout(SegmentReadout):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
+        """Initialise the learnable parameters again by torch's generator: the queries and the
+        weights of keys and values by Glorot's method, the other layers by their own.
+        """
         torch.nn.init.xavier_uniform_(self.query)
         for linear in (self.lin_key, self.lin_value):
             redraw(linear, torch.nn.init.xavier_uniform_)

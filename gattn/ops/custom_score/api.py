@@ -64,7 +64,8 @@ def attention(
             ``"none"``: C is 1; ``"sigmoid"``: f is the score's sigmoid, C is 1. With ``"sum"``, a
             node with only zero scores gets zeros; other scores that sum to zero give a result that
             is not finite.
-        dropout: probability of dropping a weight.
+        dropout: probability of dropping a weight; there is no evaluation mode. torch's generator
+            draws the key of the mask.
 
     Returns:
         [n, h, c]; zeros for a node with no incoming edge.
@@ -72,8 +73,9 @@ def attention(
     Raises:
         TypeError: for a graph that is not a Graph, an argument that is not a tensor, or scores that
             are not floating-point numbers.
-        ValueError: for a wrong shape or device, an unknown ``normalize``, or a function that draws
-            random numbers or captures a tensor that requires a gradient and is not a parameter.
+        ValueError: for a wrong shape or device, an unknown ``normalize``, a wrong dropout, or a
+            function that draws random numbers or captures a tensor that requires a gradient and is
+            not a parameter.
         RuntimeError: in backward, if a buffer of the function's module has changed.
 
     Warns:

@@ -136,6 +136,7 @@ class Reader:
 
     The kernel writes into the same buffers for every chunk, unless the user's function still refers
     to a buffer. The first tensors have the kinds ``row_kinds``; those after them have no rows.
+    Creating it raises the errors of :func:`has_kernel`.
     """
 
     def __init__(self, graph: Graph, tensors: Sequence[Tensor], row_kinds: tuple[str, ...]) -> None:
