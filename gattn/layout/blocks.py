@@ -32,7 +32,10 @@ class Blocks(NamedTuple):
         return sum(q * k for q, k in zip(self.query_sizes, self.key_sizes))
 
     def layout(self, device: torch.device | str | None = None) -> Layout:
-        """Compute the layout of the edges, ordered by (destination, source)."""
+        """Compute the layout of the edges, ordered by (destination, source), on a device (None: the
+        default device), with the maximum degrees as statistics. Without edges, its indices are
+        empty.
+        """
         counts = torch.tensor([self.query_sizes, self.key_sizes], dtype=torch.int64, device="cpu")
         counts = counts.reshape(2, -1)
         end = counts[1].cumsum(0)

@@ -360,7 +360,7 @@ class GraphAttention(Module):
         """Return the scores [e, h] of the user's score function for projected queries [n, h, c] and
         keys [m, h, c], sorted by destination, with the bias [e, h] to add, in the caller's order.
         Raises ValueError if the function returns another shape, and TypeError if it returns no
-        floating-point numbers.
+        floating-point numbers, and the other errors and the warning of :func:`sorted_scores`.
         """
         assert callable(self.score)
         score = sorted_scores(self.score, query, key, graph, edge_attr)

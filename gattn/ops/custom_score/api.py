@@ -183,7 +183,8 @@ def sorted_scores(
 
     The rows are in the order of :meth:`gattn.Graph.by_destination`, so that no scatter is needed.
     Raises ValueError or TypeError for an input that does not fit to the graph, or if the function
-    does not return floating-point numbers of this shape, and the errors of :func:`edgewise`.
+    does not return floating-point numbers of this shape, and the errors and the warning of
+    :func:`edgewise`.
     """
     scores = _apply_to_edges(score, query, key, graph, edge_attr, into="position")
     if scores.dim() != 2:
@@ -221,8 +222,8 @@ def _apply_to_edges(
     selects. The other arguments are those of :func:`apply_edges`.
 
     ``"edge"`` is the caller's edge order, ``"position"`` the CSR order by destination. Raises
-    TypeError or ValueError for inputs that do not fit to the graph, and the errors of
-    :func:`edgewise`.
+    TypeError or ValueError for inputs that do not fit to the graph, and the errors and the warning
+    of :func:`edgewise`.
     """
     checks.check_graph(graph)
     _check_rows("query", query, graph.num_dst, "destination", graph)

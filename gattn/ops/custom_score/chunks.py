@@ -256,7 +256,8 @@ def chunks(graph: Graph, by: str, size: int | None = None) -> Iterator[Chunk]:
 def edges_at_once(tensors: Sequence[Tensor]) -> int:
     """Return the number of edges in a chunk of the backward pass, given these arguments.
 
-    The chunk's rows of the widest tensor take at most ``CHUNK_BYTES``.
+    The chunk's rows of the widest tensor take at most ``CHUNK_BYTES``, unless this would be fewer
+    than ``MIN_CHUNK`` edges. There may be no tensors.
     """
     width = max((math.prod(t.shape[1:]) * t.element_size() for t in tensors), default=0)
     size = CHUNK

@@ -154,9 +154,11 @@ class Family:
         )
 
     def score_edges(self, arguments: Mapping[str, Any], layout: Layout) -> Tensor:
-        """Compute the score of every edge in plain PyTorch, [e, h], in CSR order.
+        """Compute the score of every edge in plain PyTorch, [e, h], in CSR order and in the
+        accumulation dtype.
 
-        ``arguments`` contains the inputs and the settings of the score by name.
+        ``arguments`` contains the inputs and the settings of the score by name; other entries are
+        ignored.
         """
         shapes, settings = self.forward.shapes, self.forward.settings
         numbers = {n: value for n, value in arguments.items() if n in settings}
