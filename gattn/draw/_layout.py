@@ -111,7 +111,8 @@ def _place(
 
 def _spring(graph: networkx.Graph, members: list[int], distance: float) -> NDArray[np.float64]:
     """Return the positions [k, 2] of the members, in their order, by networkx's spring layout with
-    seed 0.
+    seed 0. ``distance`` is the preferred length of an edge, as a multiple of the mean distance of k
+    points in a unit square.
     """
     import networkx
 

@@ -157,8 +157,8 @@ _ATOM = re.compile(r"\[[^\]]*\]|Br|Cl|[BCNOPSFIbcnops*]")
 
 
 def _check_length(text: str, max_atoms: int) -> None:
-    """Raise ValueError if a SMILES has more than ``max_atoms`` atoms, or more than 20 characters
-    for each of ``max_atoms``.
+    """Raise ValueError if a SMILES has more than ``max_atoms`` atoms, of which explicit hydrogens
+    are not counted, or more than 20 characters for each of ``max_atoms``.
     """
     if len(text) > 20 * max_atoms:
         raise ValueError(f"a text of {len(text)} characters is too long for max_atoms={max_atoms}")

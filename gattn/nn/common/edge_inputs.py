@@ -265,10 +265,11 @@ def caches_loop_features(edge_attr: Tensor, graph: Graph) -> bool:
     """Return True if the features of the self-loops are cached in the graph until edge_attr
     changes.
 
-    They are cached under four conditions. The graph is small, such as a batch of molecules, where
+    They are cached under four conditions, but not in compiled code, inside transforms of
+    torch.func, or for a subclass of Tensor. The graph is small, such as a batch of molecules, where
     the overhead of calls dominates. The features are on the CPU, where a checksum detects changes.
-    They require no gradient, which each layer would need. The graph is not distributed, because
-    all processes must run the same operations.
+    They require no gradient, which each layer would need. The graph is not distributed, because all
+    processes must run the same operations.
     """
     if torch.compiler.is_compiling() or type(edge_attr) is not Tensor or type(graph) is not Graph:
         return False

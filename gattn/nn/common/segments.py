@@ -321,8 +321,8 @@ def _check(index: Tensor, ptr: Tensor | None, rows: int, segments: int) -> None:
 
 
 def _traced_layout(index: Tensor, segments: int) -> Layout:
-    """Compute the layout with operations that torch.compile can trace. An index out of range fails
-    on the device (``torch._assert_async``).
+    """Compute the layout of the graph that connects each row to its segment, with operations that
+    torch.compile can trace. An index out of range fails on the device (``torch._assert_async``).
 
     Args:
         index: segment of each row, [n].

@@ -136,9 +136,9 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
 
     def _attend(self, x: Tensor, edge_attr: Tensor, graph: Graph, terms: EdgeTerms) -> Tensor:
         """Return the outputs [n, c] of the nodes x [n, d] with edge features [e, edge_dim], by one
-        operator or, if it is not possible, edge by edge. The weights are passed to the active
-        recordings. Raises ValueError if a subclass overrides the method that reads one of the
-        ``terms``, and RuntimeError by torch if a width does not fit.
+        operator or, if it is not possible, edge by edge, in training with dropout. The weights are
+        passed to the active recordings. Raises ValueError if a subclass overrides the method that
+        reads one of the ``terms``, and RuntimeError by torch if a width does not fit.
         """
         if not self.fused:
             # edge_updater_type: (x: Tensor, edge_attr: Tensor)

@@ -288,7 +288,9 @@ class RGATConv(pyg.RGATConv, AttentionConv):
     ) -> tuple[Tensor, OptTensor]:
         """Return the outputs of the nodes and the attention weights [e, h * dim], computed by PyG's
         message passing from the arguments of :meth:`_attend`; the weights are None if a replaced
-        ``message`` does not store them. Raises TypeError or ValueError for invalid edge types.
+        ``message`` does not store them. Raises TypeError or ValueError for invalid edge types, and
+        ValueError if a subclass overrides the method that reads one of the ``terms``, or for edge
+        features without edge_dim.
         """
         edge_type = checked_types("edge_type", edge_type, graph.num_edges, self.num_relations)
         # propagate_type: (x: Tensor, edge_type: OptTensor, edge_attr: OptTensor)

@@ -72,11 +72,12 @@ class SoftmaxAggregation(SegmentReadout, pyg.SoftmaxAggregation, Twin):
         max_num_elements: int | None = None,
     ) -> Tensor:
         """Compute the weighted sum of the rows of each set, along any dimension: the shape of x
-        with g in place of n, and zeros for a set without rows.
+        with g in place of n, and zeros for a set without rows. The weights are passed to the active
+        recordings.
 
         The arguments are those of :class:`SegmentReadout`, but ``dim`` may be any dimension. Raises
-        TypeError and ValueError as :class:`SegmentReadout`, and ValueError for a number of features
-        other than ``channels``.
+        TypeError, ValueError and RuntimeError as :class:`SegmentReadout`, and ValueError for a
+        number of features other than ``channels``.
         """
         rows = self._rows(x, dim)
         out = super().forward(rows.unsqueeze(-1).flatten(1), index, ptr, dim_size)
