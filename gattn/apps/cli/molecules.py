@@ -204,7 +204,7 @@ def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]
 @with_settings(RunSettings, only=READING, as_trained=("smiles",))
 def explain(
     run: Run,
-    table: Table,
+    inputs: Annotated[list[str], Argument(metavar="INPUT...", callback=read_molecules)],
     out: Annotated[Path, Option()],
     target: Annotated[str | None, Option()] = None,
     label: Annotated[str | None, Option("--class")] = None,
@@ -215,6 +215,8 @@ def explain(
     """Draw the weight of every atom, and measure how faithful the weights are to the model.
 
     Args:
+        inputs: CSV, Parquet or SMILES file, which may be compressed (.gz); -, the standard input;
+            or one or more SMILES.
         out: New folder for the pictures and tables.
         target: Name of the target to explain. It is required if the model predicts several targets.
         label: Class whose probability is explained. [default: the predicted class of each molecule]
@@ -222,9 +224,12 @@ def explain(
             contain all molecules.
 
     Raises:
-        ValueError: the run, the table or the target cannot be used.
+        ValueError: the run, the table, a SMILES or the target cannot be used.
         OSError: a file cannot be read or written.
     """
+    if len(inputs) > 1:
+        raise ValueError(f"explain expects one table, or SMILES; got {len(inputs)} tables")
+    table = Path(inputs[0])
     check_run_inputs(run, table, settings)
     from gattn.apps.molecules.runs.explain import explain_table
 

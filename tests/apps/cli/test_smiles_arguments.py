@@ -1,8 +1,9 @@
-"""Tests of ``gattn molecules predict`` with SMILES as arguments and without ``--out``."""
+"""Tests of ``gattn molecules`` with SMILES as arguments, and of ``predict`` without ``--out``."""
 
 from rich.console import Console
 
 from gattn.apps.cli import console
+from tests.apps.cli.molecule_table import read_rows
 
 
 def test_predict_prints_predictions_for_smiles_arguments(gattn, tmp_path, monkeypatch):
@@ -18,6 +19,18 @@ def test_predict_prints_predictions_for_smiles_arguments(gattn, tmp_path, monkey
     code, out = gattn("predict", "bbb", table)
     assert code == 0, out
     assert "and 10 more rows" in out
+
+
+def test_explain_reads_smiles_arguments_or_one_table(gattn, tmp_path):
+    code, out = gattn("explain", "bbb", "CCO", "CCN", "--out", tmp_path / "why")
+    assert code == 0, out
+    assert [row["smiles"] for row in read_rows(tmp_path / "why" / "molecules.csv")] == [
+        "CCO",
+        "CCN",
+    ]
+    (table := tmp_path / "new.csv").write_text("smiles\nCCO\n")
+    code, out = gattn("explain", "bbb", table, table, "--out", tmp_path / "both")
+    assert (code, "explain expects one table, or SMILES; got 2 tables" in out) == (2, True)
 
 
 def test_argument_that_is_neither_file_nor_smiles_exits_with_an_error(gattn, tmp_path):
