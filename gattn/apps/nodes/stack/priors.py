@@ -82,10 +82,16 @@ def class_factors(
         probabilities" (Neural Computation 2002).
     """
     classes, truth = validation.shape[1], y.astype(int)
-    factors, draw = np.ones(classes), np.random.default_rng(seed)
+    factors = np.ones(classes)
     if _differ(truth, train.astype(int), classes):
-        factors = _fit(validation, truth)
-        validation = _cross_fit(validation, truth, draw)
+        factors, corrected = _fit(validation, truth), np.array(validation, np.float64)
+        folds = min(FOLDS, len(truth))
+        fold = np.random.default_rng(seed).permutation(len(truth)) % folds
+        for number in range(folds):
+            inside = fold == number
+            without = _fit(validation[~inside], truth[~inside])
+            corrected[inside] = scale_classes(validation[inside], without)
+        validation = corrected
     unlabelled = scale_classes(others, factors)
     if not _differ(validation.argmax(1), unlabelled.argmax(1), classes):
         return factors, validation
@@ -110,21 +116,6 @@ def _differ(one: NDArray, other: NDArray, classes: int) -> bool:
     # Type checkers do not know the type of the result.
     result: Any = chi2_contingency(counts, correction=False)
     return bool(result.pvalue < CHANCE)
-
-
-def _cross_fit(
-    predicted: NDArray, truth: NDArray, draw: np.random.Generator
-) -> NDArray[np.float64]:
-    """Return the predictions [m, c], those of each fold scaled by factors that were fitted to the
-    other folds and their classes ``truth`` [m]. ``draw`` chooses the folds at random.
-    """
-    folds = min(FOLDS, len(truth))
-    fold = draw.permutation(len(truth)) % folds
-    result = np.array(predicted, np.float64)
-    for number in range(folds):
-        inside = fold == number
-        result[inside] = scale_classes(predicted[inside], _fit(predicted[~inside], truth[~inside]))
-    return result
 
 
 def _fit(predicted: NDArray, truth: NDArray) -> NDArray[np.float64]:

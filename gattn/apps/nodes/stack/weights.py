@@ -222,13 +222,13 @@ def cross_fit(
         [m, c]. With more than 5,000 nodes, or fewer than two, the weights are fitted to all nodes.
     """
     count, predicted = len(y), predictions if predicted is None else predicted
-    weights = fit_weights(predictions, y, is_class=is_class)
-    combined = pool(predicted, weights, is_class=is_class)
     if count > MANY or count < 2:
-        return combined
-    folds = np.random.default_rng(seed).permutation(count) % min(FOLDS, count)
-    for fold in range(min(FOLDS, count)):
-        inside = folds == fold
+        weights = fit_weights(predictions, y, is_class=is_class)
+        return pool(predicted, weights, is_class=is_class)
+    combined, folds = np.empty(predicted[0].shape), min(FOLDS, count)
+    fold = np.random.default_rng(seed).permutation(count) % folds
+    for number in range(folds):
+        inside = fold == number
         others = [p[~inside] for p in predictions]
         weights = fit_weights(others, y[~inside], is_class=is_class)
         combined[inside] = pool([p[inside] for p in predicted], weights, is_class=is_class)
@@ -240,15 +240,13 @@ def temperature(scores: NDArray, y: NDArray) -> float:
     predicts the classes [m] best. Deviations of its logarithm from 0 are penalised: on few nodes,
     the loss alone would often be lowest for the largest factor.
     """
-    rows, labels = np.arange(len(y)), y.astype(int)
-    losses = []
+    from scipy.special import logsumexp
+
+    truth, losses = scores[np.arange(len(y)), y.astype(int)], []
     for factor in EXPONENTS:
-        scaled = factor * scores
-        top = scaled.max(1)
-        norm = np.log(np.exp(scaled - top[:, None]).sum(1)) + top
         # Twice the penalty on a weight, because each model has an exponent of its own.
         penalty = PRIOR_ROWS * np.log(factor) ** 2
-        losses.append(float((norm - scaled[rows, labels]).sum() + penalty))
+        losses.append((logsumexp(factor * scores, axis=1) - factor * truth).sum() + penalty)
     return float(EXPONENTS[int(np.argmin(losses))])
 
 
