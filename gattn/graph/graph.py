@@ -190,7 +190,7 @@ class Graph:
         if self.blocks is not None:
             return _restore_blocks, (tuple(self.blocks), torch.empty(0, device=self.device))
         pairs = self.edge_index.to(self.layout.col.dtype)
-        return _restore_edges, (pairs, self.size, self.kept_edges)
+        return _restore_edges, (pairs, self.size, self.kept_edges, self.edge_offset)
 
     def __copy__(self) -> Graph:
         return self
@@ -269,7 +269,7 @@ class Graph:
             stats.max_degree(layout, transposed)
         moved = [*map(function, layout[:6]), layout.stats]
         kept_edges = None if self.kept_edges is None else function(self.kept_edges)
-        return Graph.from_layout(Layout(*moved), kept_edges)
+        return Graph.from_layout(Layout(*moved), kept_edges, self.edge_offset)
 
     def by_destination(self) -> Graph:
         """Return the graph with its edges ordered by (destination, source).
@@ -378,11 +378,15 @@ def _with_valid_stats(layout: Layout) -> Layout:
     return layout if stats.are_valid(layout.stats) else stats.with_stats(layout)
 
 
-def _restore_edges(pairs: Tensor, size: tuple[int, int], kept_edges: Tensor | None) -> Graph:
-    """Restore a graph from a pickle of its edges, (2, e), size and attribute ``kept_edges``. The
-    edges are checked like those of a new graph. Raises the errors of :class:`Graph`, and TypeError
-    or ValueError for other ``kept_edges``.
+def _restore_edges(
+    pairs: Tensor, size: tuple[int, int], kept_edges: Tensor | None, edge_offset: int
+) -> Graph:
+    """Restore a graph from a pickle of its edges, (2, e), its size, and its attributes
+    ``kept_edges`` and ``edge_offset``. The edges are checked like those of a new graph. Raises the
+    errors of :class:`Graph`, and TypeError or ValueError for other attributes.
     """
+    if not isinstance(edge_offset, int) or edge_offset < 0:
+        raise ValueError(f"a pickled Graph must contain an offset from 0; got {edge_offset!r}")
     graph = Graph(pairs, size)
     if kept_edges is not None:
         if not isinstance(kept_edges, Tensor) or kept_edges.dtype != torch.int64:
@@ -397,7 +401,7 @@ def _restore_edges(pairs: Tensor, size: tuple[int, int], kept_edges: Tensor | No
                 f"a pickled Graph must contain {count} ascending positions of the edges "
                 f"before its self-loops; got shape {(*kept_edges.shape,)}"
             )
-    graph.__dict__["kept_edges"] = kept_edges
+    graph._fill(kept_edges=kept_edges, edge_offset=edge_offset)
     return graph
 
 

@@ -62,11 +62,12 @@ def test_pickle_with_invalid_indices_or_sizes_raises_error():
     restore_edges = gattn.graph.graph._restore_edges
     restore_blocks = gattn.graph.graph._restore_blocks
     for restore, state, error in [
-        (restore_edges, (torch.tensor([[9], [0]]), (2, 2), None), r"in \[0, 2\)"),
-        (restore_edges, (torch.tensor([[0], [0]]), (2, -2), None), "size must be"),
+        (restore_edges, (torch.tensor([[9], [0]]), (2, 2), None, 0), r"in \[0, 2\)"),
+        (restore_edges, (torch.tensor([[0], [0]]), (2, -2), None, 0), "size must be"),
+        (restore_edges, (torch.tensor([[0], [0]]), (2, 2), None, -1), "offset from 0; got -1"),
         (
             restore_edges,
-            (torch.tensor([[0, 0, 1], [1, 0, 1]]), (2, 2), torch.tensor([0, 99])),
+            (torch.tensor([[0, 0, 1], [1, 0, 1]]), (2, 2), torch.tensor([0, 99]), 0),
             "must contain 1 ascending positions",
         ),
         (restore_blocks, (((2,), (-3,), False), torch.empty(0)), "sizes of blocks"),

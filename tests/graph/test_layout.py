@@ -1,5 +1,7 @@
 """Compare layouts with a sort in Python, for every builder and index type."""
 
+import copy
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -100,8 +102,13 @@ def test_by_destination_sorts_the_edges_once(case):
     assert_same_graph(actual, Graph(case.edge_index[:, graph.layout.perm.long()], case.size))
     assert torch.equal(actual.layout.perm.long(), torch.arange(graph.num_edges))
     assert actual.by_destination() is actual
-    part = Graph.from_layout(graph.layout, edge_offset=5)
-    assert part.by_destination().edge_offset == 5
+
+
+def test_sorted_moved_and_copied_parts_of_a_graph_keep_their_edge_offset():
+    layout = Graph(torch.tensor([[0, 1, 1], [1, 0, 1]]), 2).layout
+    part = Graph.from_layout(layout, edge_offset=5)
+    for other in (part.by_destination(), part.to("meta"), copy.copy(part), copy.deepcopy(part)):
+        assert other.edge_offset == 5
 
 
 def test_attention_is_equal_for_layouts_of_32_and_64_bits():
