@@ -13,7 +13,9 @@ from tests.conversion import EDGES, METADATA, MODELS, every_layer, make_inputs, 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_converted_model_has_the_outputs_gradients_and_parameters_of_the_pyg_model(name, dtype):
+def test_converted_model_has_the_same_outputs_gradients_and_parameters_as_the_pyg_model(
+    name, dtype
+):
     torch.manual_seed(1)
     build, takes = MODELS[name]
     model = build().to(dtype).eval()
@@ -81,7 +83,7 @@ def test_convert_keeps_training_mode_hooks_and_shared_parameters():
     assert calls[3:] == ["lin"]
 
 
-def test_converted_heterogeneous_model_gives_the_output_of_the_pyg_model():
+def test_converted_heterogeneous_model_gives_the_same_output_as_the_pyg_model():
     model = pyg.HeteroConv({key: pyg.GATConv((-1, -1), 4, add_self_loops=False)
                             for key in METADATA[1]})  # fmt: skip
     x, edges = {"a": torch.randn(9, 5), "b": torch.randn(9, 3)}, dict.fromkeys(METADATA[1], EDGES)

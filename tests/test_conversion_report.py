@@ -56,7 +56,7 @@ def test_conversion_report_omits_modules_without_attention(module):
     assert report.convertible == {"0": "GATConv"}
 
 
-def test_conversion_report_gives_the_path_of_nested_attention():
+def test_conversion_report_gives_the_module_path_of_nested_attention():
     changed = pyg.Polynormer(8, 8, 8, local_layers=1, global_layers=1, local_attn=True)
     changed.global_attn[0] = attention.PerformerAttention(8, 2)
     models = {
@@ -120,7 +120,7 @@ def test_conversion_report_names_overridden_methods_of_a_subclass():
     assert "seen" not in str(report)
 
 
-def test_conversion_report_gives_the_reason_of_edge_by_edge_layers():
+def test_conversion_report_states_why_layers_use_no_fused_operators():
     class Doubled(gattn.nn.GATConv):
         def message(self, x_j, alpha):
             return 2 * alpha.unsqueeze(-1) * x_j

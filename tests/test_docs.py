@@ -77,7 +77,7 @@ def test_code_blocks_of_each_page_run_without_error(
                 run_command(line)
 
 
-def test_page_of_settings_equals_the_output_of_its_tool() -> None:
+def test_settings_page_equals_the_output_of_docs_tools_settings() -> None:
     """The command ``python -m docs.tools.settings`` writes the page."""
     assert settings_page.PAGE.read_text("utf-8") == settings_page.page()
 
@@ -113,7 +113,7 @@ def names_in(path: Path) -> set[str]:
     return names
 
 
-def test_page_of_paths_names_only_files_and_functions_that_exist() -> None:
+def test_page_of_call_paths_names_only_files_and_functions_that_exist() -> None:
     text = (ROOT / "docs" / "paths.md").read_text()
     rows = re.findall(r"^\| `([\w/]+\.(?:py|cpp))` \| (.*?) \|", text, re.MULTILINE)
     assert len(rows) > 40

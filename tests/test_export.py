@@ -112,7 +112,7 @@ same operators, and are exported by ``torch.export`` below.
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONNX)
-def test_exported_onnx_model_gives_equal_outputs_on_graphs_of_any_size(name, tmp_path):
+def test_exported_onnx_model_gives_the_same_outputs_on_graphs_of_other_sizes(name, tmp_path):
     pytest.importorskip("onnxscript")
     onnxruntime = pytest.importorskip("onnxruntime")
     entry = BY_NAME[name]
@@ -160,12 +160,12 @@ EXPORTED = [
 
 
 @pytest.mark.parametrize("layer", EXPORTED)
-def test_layer_exported_by_torch_accepts_graphs_of_any_size(layer):
+def test_layer_exported_by_torch_gives_the_same_outputs_on_graphs_of_other_sizes(layer):
     terms = terms_of(layer) if layer.name in WITH_TERMS else ()
     check_exported(layer, layer.called(6, 3), numbers_of(layer), terms)
 
 
-def test_every_layer_with_edge_terms_is_in_the_export_test():
+def test_every_layer_that_takes_edge_weight_or_attn_bias_is_in_the_export_tests():
     convolutions = [one for one in layers(conv=True).values() if one.made_by is None]
     assert {one.kind for one in convolutions if terms_of(one)} == {
         BY_NAME[name].kind for name in WITH_TERMS
@@ -197,5 +197,7 @@ FILLS += [("GATv2Conv, edges", fill) for fill in (0.5, "min", "mul")]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "fill"), FILLS, ids=str)
-def test_layer_exported_with_self_loop_features_accepts_graphs_of_any_size(name, fill):
+def test_layer_exported_with_self_loop_features_gives_the_same_outputs_on_other_graph_sizes(
+    name, fill
+):
     check_exported(BY_NAME[name], BY_NAME[name].make(6, 3, fill_value=fill))

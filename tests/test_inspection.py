@@ -133,13 +133,13 @@ def test_explain_path_reports_a_score_that_torch_cannot_compile(monkeypatch):
     assert "torch could not compile it (Unsupported: if)" in record.reason
 
 
-def test_explain_path_names_dense_attention_for_complete_blocks():
+def test_explain_path_names_dense_attention_for_complete_graphs():
     x, graph = torch.randn(128, 8), graphs.complete([64, 64])
     record = only(explain_path(OnGraph(), x, graph))
     assert (record.path, record.operator) == ("dense", "scaled_dot_product_attention")
 
 
-def test_explain_path_reports_copies_of_strided_rows_on_a_gpu(monkeypatch):
+def test_explain_path_reports_that_triton_copies_a_non_contiguous_value(monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", "triton")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     pytest.importorskip("triton")

@@ -48,7 +48,7 @@ def test_each_layer_has_the_properties_of_its_registry_entry(layer):
 
 
 @every(SHARED)
-def test_each_layer_has_the_repr_and_state_dict_of_its_pyg_layer(layer):
+def test_each_layer_has_the_same_repr_and_state_dict_keys_as_its_pyg_layer(layer):
     if layer.made_by is None and layer.kind != "GPSConv":
         # Gattn's GPSConv contains a local layer of gattn, so its repr differs.
         theirs, ours = layer.make(6, 3, package=pyg), layer.make(6, 3)

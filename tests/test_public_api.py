@@ -68,7 +68,7 @@ def test_every_public_class_and_function_has_a_docstring(name):
             assert f"    {mark}{parameter.name}:" in text, f"{name} does not tell of {parameter}"
 
 
-def test_nn_has_the_models_of_pyg_and_an_error_for_the_module_aggr():
+def test_nn_exports_the_models_and_raises_error_for_the_module_aggr():
     for name in ("GAT", "AttentiveFP", "Polynormer", "SGFormer"):
         assert getattr(gattn.nn, name) is getattr(gattn.models, name)
     with pytest.raises(AttributeError, match=r"no attribute 'aggr'.* gattn\.nn itself"):

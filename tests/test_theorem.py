@@ -59,7 +59,7 @@ few = settings(max_examples=2, deadline=None, phases=[Phase.generate, Phase.shri
 @every(ALONG_EDGES | GLOBAL)
 @given(case=batches(), seed=SEEDS)
 @few
-def test_every_layer_is_equivariant(layer, case, seed):
+def test_every_layer_is_equivariant_and_independent_of_edge_order_and_batch(layer, case, seed):
     options = {"cases": [case], "seed": seed, "batch": layer.batch}
     options["edge_dim"] = 2 if layer.edge_attr else None
     layer = layer.called(WIDTH)
@@ -71,7 +71,7 @@ def test_every_layer_is_equivariant(layer, case, seed):
 @every(BIPARTITE)
 @given(case=bipartite_graphs(), seed=SEEDS)
 @few
-def test_every_bipartite_layer_is_equivariant(layer, case, seed):
+def test_every_bipartite_layer_is_equivariant_and_independent_of_edge_order(layer, case, seed):
     layer = layer.called(WIDTH)
     assert_permutation_equivariant(layer, (3, WIDTH), cases=[case], seed=seed)
     assert_edge_order_independent(layer, (3, WIDTH), cases=[case], seed=seed)
@@ -80,7 +80,7 @@ def test_every_bipartite_layer_is_equivariant(layer, case, seed):
 @every(READOUTS)
 @given(case=batches(), seed=SEEDS)
 @few
-def test_every_readout_is_invariant(layer, case, seed):
+def test_every_readout_is_invariant_and_independent_of_its_batch(layer, case, seed):
     readout = layer.called(WIDTH)
     assert_permutation_invariant(readout, WIDTH, cases=[case], seed=seed)
     assert_batch_independent(readout, WIDTH, readout=True, cases=[case], seed=seed)

@@ -23,7 +23,7 @@ def test_random_split_contains_every_row_once(count, seed, fractions):
     assert abs(len(split.val) - fractions[1] * count) <= 0.5
 
 
-def test_random_split_depends_only_on_its_seed():
+def test_random_split_depends_on_its_seed_and_does_not_change_the_global_generator():
     torch.manual_seed(1)
     first = random_split(100, seed=5)
     drawn = torch.rand(1)
@@ -54,7 +54,7 @@ def test_each_scaffold_is_in_one_split_only():
     assert split.protocol == "scaffold 5:2.5:2.5"
 
 
-def test_molecules_object_is_split_like_its_list_of_smiles():
+def test_molecules_object_has_the_same_splits_as_its_list_of_smiles():
     mols = read_smiles(SMILES)
     drawn = random_split(mols, seed=3), random_split(len(SMILES), seed=3)
     for split, other in ((scaffold_split(mols), scaffold_split(SMILES)), drawn):
@@ -84,7 +84,7 @@ def test_splits_of_no_molecules_are_empty():
 
 
 @pytest.mark.parametrize("fractions", [(0.8, 0.1), (0.8, 0.1, 0.2), (1.2, -0.1, -0.1)])
-def test_fractions_that_do_not_sum_to_one_raise_error(fractions):
+def test_fractions_other_than_three_nonnegative_numbers_of_sum_one_raise_error(fractions):
     with pytest.raises(ValueError, match="three numbers that add up to 1"):
         random_split(10, seed=0, fractions=fractions)
     with pytest.raises(ValueError, match="three numbers"):
@@ -109,7 +109,7 @@ def test_each_group_is_in_one_split_only(groups, seed):
     assert abs(len(parts[0]) - 0.8 * len(groups)) <= (largest + 1) / 2
 
 
-def test_groups_of_one_row_are_split_as_without_groups():
+def test_groups_of_one_row_give_the_same_split_as_no_groups():
     alone, grouped = random_split(50, seed=4), random_split(50, seed=4, groups=range(50))
     assert torch.equal(alone.train, grouped.train)
     assert torch.equal(alone.test, grouped.test)

@@ -67,7 +67,7 @@ def test_distributed_layer_matches_layer_on_whole_graph(name, kind, dtype, size)
 
 
 @every(layers(conv=True))
-def test_layer_outputs_equal_those_of_one_process_unless_the_whole_graph_is_needed(layer):
+def test_distributed_layer_equals_one_process_or_raises_error_if_it_needs_the_whole_graph(layer):
     edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
     arguments = layer.called(), edge_index, partition, torch.float64, 2 * layer.edge_attr
     if layer.kind in WHOLE_ONLY:
@@ -79,7 +79,9 @@ def test_layer_outputs_equal_those_of_one_process_unless_the_whole_graph_is_need
 
 @pytest.mark.parametrize("name", ["GATConv, edges", "GATv2Conv", "TransformerConv, edges"])
 @pytest.mark.parametrize("fill_value", ["mean", "max", 2.0])
-def test_edge_by_edge_outputs_equal_those_of_one_process_for_each_fill_value(name, fill_value):
+def test_distributed_outputs_with_a_message_hook_equal_those_of_one_process_for_each_fill_value(
+    name, fill_value
+):
     layer = layers()[name].make()
     layer.register_message_forward_hook(lambda *_: None)
     layer.fill_value = fill_value
@@ -89,7 +91,7 @@ def test_edge_by_edge_outputs_equal_those_of_one_process_for_each_fill_value(nam
 
 
 @pytest.mark.parametrize("edges", [0, 1])
-def test_layer_outputs_equal_those_of_one_process_if_some_processes_have_no_nodes(edges):
+def test_distributed_outputs_equal_those_of_one_process_if_some_processes_have_no_nodes(edges):
     edge_index = random_edges(3, edges)
     for name in ("GATConv", "GATv2Conv", "TransformerConv"):
         compare(layers()[name].make(), edge_index, Partition.contiguous(3, 4), torch.float64)
@@ -151,7 +153,7 @@ def test_second_derivatives_on_a_distributed_graph_equal_those_on_the_whole_grap
     torch.testing.assert_close(torch.cat(parts), whole)
 
 
-def test_counted_bytes_of_an_exchange_equal_halo_rows_times_width():
+def test_bytes_sent_and_received_equal_halo_rows_times_width():
     edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
     widths = {
         "GATConv, plain": 3 + 1,  # The layer sends the values and one score for each head.
@@ -177,7 +179,7 @@ def test_counted_bytes_of_an_exchange_equal_halo_rows_times_width():
             assert graph.comm_stats.exchanges == 2
 
 
-def test_edge_offsets_of_parts_equal_positions_in_the_whole_graph():
+def test_edge_offsets_of_graph_partitions_equal_positions_in_the_whole_graph():
     edge_index = random_edges(NODES, EDGES)
     whole = gattn.Graph(edge_index, NODES)
     for loops in (False, True):

@@ -55,6 +55,6 @@ def test_missing_pymetis_raises_error_that_names_the_extra(monkeypatch):
         (lambda: Partition.from_parts(torch.tensor([0.5]), 2), "an integer for each node"),
     ],
 )
-def test_invalid_bounds_order_or_counts_of_a_partition_raise_error(create, message):
+def test_invalid_bounds_order_counts_or_parts_of_a_partition_raise_error(create, message):
     with pytest.raises(ValueError, match=message):
         create()

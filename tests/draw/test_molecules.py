@@ -141,7 +141,7 @@ def test_shared_scale_is_a_rounded_percentile_of_the_weights(weights, scale):
         (lambda: draw_molecule(Chem.MolFromSmiles("C" * 301)), "at most 300 atoms"),
     ],
 )
-def test_invalid_smiles_weights_scale_format_or_size_raises_error(call, message):
+def test_draw_molecule_raises_error_for_invalid_smiles_weights_scale_format_or_size(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 

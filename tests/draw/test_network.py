@@ -150,7 +150,7 @@ def test_network_without_edges_and_nodes_is_drawn_as_png():
         assert draw_network(edges)[1:4] == b"PNG"
 
 
-def test_sample_of_network_is_connected():
+def test_sample_of_a_path_graph_is_connected():
     path = np.stack([np.arange(99), np.arange(1, 100)])
     chosen = sample_network(path, 100, most=20)
     assert len(chosen) == 20
@@ -177,7 +177,9 @@ def test_sample_of_network_is_connected():
         ({"uncertain": [True]}, r"uncertain must be \[6\] booleans; got bool \(1,\)"),
     ],
 )
-def test_invalid_edges_weights_colours_or_labels_raise_error(options, message):
+def test_draw_network_raises_error_for_invalid_edges_weights_node_values_or_limits(
+    options, message
+):
     with pytest.raises(ValueError, match=message):
         draw_network(**{"edge_index": RING, **options})
 
@@ -200,7 +202,7 @@ def test_sample_has_nodes_of_every_class_and_few_neighbours_of_a_hub():
     assert set(np.bincount(classes[chosen])[:2]) == {11, 9}
 
 
-def test_title_states_the_numbers_of_drawn_nodes_and_lines(axes):
+def test_title_states_the_numbers_of_drawn_nodes_and_edges_only_if_some_are_omitted(axes):
     edges = np.array([(i, j) for i in range(30) for j in range(30) if i != j]).T
     for options in ({}, {"max_edges": 100}, {"most": 20}):
         draw_network(edges, **{"max_edges": 1000, **options})

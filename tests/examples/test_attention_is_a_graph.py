@@ -18,7 +18,7 @@ def run(monkeypatch, capsys, *arguments):
 
 
 @pytest.mark.slow
-def test_example_reports_accuracy_of_each_graph_and_its_upper_limit(monkeypatch, capsys):
+def test_attention_example_reports_accuracy_of_each_graph_and_its_upper_limit(monkeypatch, capsys):
     result = run(monkeypatch, capsys, "--epochs", "1", "--steps", "2", "--seed", "3")
     for task, kinds in {
         "digits": ("grid", "none"),

@@ -15,7 +15,7 @@ from gattn.graph import as_graph, cache
 from tests.graph.checks import SPARSE, ignore_beta
 
 
-def test_graph_with_self_loops_is_sorted_once_for_repeated_calls_with_an_edge_index(sorts):
+def test_as_graph_reuses_the_graph_with_self_loops_for_repeated_calls_with_an_edge_index(sorts):
     edge_index = torch.tensor([[0, 1, 2], [1, 2, 2]])
     looped = {as_graph(edge_index, 3, self_loops=True) for _ in range(10)}
     assert len(looped) == 1
@@ -80,7 +80,7 @@ def test_graph_from_inference_mode_can_be_used_in_training(self_loops):
 
 @SPARSE
 @ignore_beta
-def test_sparse_matrix_is_sorted_once_until_its_indices_change(sorts, make, indices):
+def test_graph_of_a_sparse_matrix_is_reused_until_its_indices_change(sorts, make, indices):
     adj_t = make(torch.tensor([[0.0, 0.0], [0.0, 1.0]]))
     for _ in range(3):
         graph = as_graph(adj_t)
@@ -108,7 +108,7 @@ def test_cache_does_not_keep_a_sparse_matrix_alive(make, indices):
     assert cache.size() == before
 
 
-def test_size_of_the_cache_for_values_without_an_owner_is_bounded():
+def test_cache_evicts_old_values_that_belong_to_no_tensor():
     built = []
 
     def build(number):
@@ -146,7 +146,7 @@ def test_concurrent_threads_read_the_values_of_their_keys_from_the_cache():
     assert not errors
 
 
-def test_cache_of_the_last_result_does_not_keep_its_key_alive():
+def test_cached_last_stores_one_result_and_does_not_keep_its_key_alive():
     graph, other = (Graph(torch.tensor([[0], [1]]), 2) for _ in range(2))
     kinds, built = [torch.tensor([k]) for k in range(2)], []
 

@@ -108,7 +108,7 @@ def test_copy_of_layout_statistics_is_invalid():
     assert graph.layout.stats._version == 0
 
 
-def test_compiled_code_stores_no_statistics_of_layouts():
+def test_operator_build_layout_returns_a_layout_without_statistics():
     source, destination = torch.tensor([[0, 1, 2, 2], [1, 1, 1, 0]])
     result = torch.ops.gattn.build_layout(source, destination, 3, 3)
     assert len(result) == len(Layout._fields)

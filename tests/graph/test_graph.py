@@ -48,7 +48,7 @@ def test_copies_pickles_and_moved_graphs_have_the_same_edges(case, tmp_path):
 
 
 @pytest.mark.parametrize("build", [gattn.graphs.complete, gattn.graphs.causal])
-def test_graph_of_dense_blocks_is_loaded_with_weights_only(build, tmp_path):
+def test_complete_and_causal_graphs_are_loaded_with_weights_only(build, tmp_path):
     torch.save(build([2, 3]), tmp_path / "graph.pt")
     loaded = torch.load(tmp_path / "graph.pt", weights_only=True)
     assert loaded.blocks == build([2, 3]).blocks

@@ -14,7 +14,7 @@ from tests.graph.checks import CASES, assert_same_graph
 
 
 @CASES
-def test_all_formats_of_edges_give_equal_graphs(case):
+def test_edge_tensors_edge_index_objects_and_sparse_matrices_give_equal_graphs(case):
     expected = case.graph()
     source, destination = case.edge_index
     num_src, num_dst = case.size

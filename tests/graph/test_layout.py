@@ -25,7 +25,7 @@ from tests.graph.checks import (
 @pytest.mark.parametrize("name", BUILDERS)
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @CASES
-def test_layout_of_unusual_graphs_equals_a_plain_sort(name, dtype, case):
+def test_layout_of_unusual_graphs_equals_a_sort_in_plain_python(name, dtype, case):
     source, destination = case.edge_index.to(dtype)
     layout = builder(name)(source, destination, *case.size)
     expected = brute_layout(source.tolist(), destination.tolist(), *case.size)
@@ -35,7 +35,7 @@ def test_layout_of_unusual_graphs_equals_a_plain_sort(name, dtype, case):
 @pytest.mark.parametrize("name", BUILDERS)
 @given(st.data())
 @settings(max_examples=80, deadline=None)
-def test_layout_of_random_graphs_equals_a_plain_sort(name, data):
+def test_layout_of_random_graphs_equals_a_sort_in_plain_python(name, data):
     build = builder(name)
     num_src, num_dst = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9))
     ends = st.tuples(st.integers(0, num_src - 1), st.integers(0, num_dst - 1))

@@ -173,6 +173,6 @@ INDEX = torch.tensor([0, 0, 1])
         (lambda: token_offsets(graphs.causal([2]), -1), ValueError, "max_offset must be >= 0"),
     ],
 )  # fmt: skip
-def test_invalid_sizes_widths_or_offsets_of_graph_builders_raise_error(call, error, message):
+def test_invalid_arguments_of_graph_builders_raise_error(call, error, message):
     with pytest.raises(error, match=message):
         call()

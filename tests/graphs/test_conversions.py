@@ -64,7 +64,7 @@ SCIPY = [
 
 
 @pytest.mark.parametrize("kind", SCIPY)
-def test_scipy_matrix_has_the_direction_of_networkx_and_pyg(kind):
+def test_scipy_matrix_has_the_same_edge_direction_as_in_networkx_and_pyg(kind):
     stored = networkx.DiGraph()
     stored.add_nodes_from(range(4))
     stored.add_weighted_edges_from([(2, 0, 5.0), (0, 1, 2.0), (0, 3, 3.0), (1, 2, 7.0), (3, 3, 1)])

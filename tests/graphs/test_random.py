@@ -33,7 +33,7 @@ def test_expander_of_one_graph_does_not_depend_on_its_batch():
     assert graphs.expander([], 3).size == (0, 0)
 
 
-def test_expander_depends_only_on_its_seed():
+def test_expander_depends_on_its_seed_and_does_not_change_the_global_generator():
     assert graphs.expander([7], 2, seed=3).edge_index[0].tolist() == [
         1, 2, 0, 4, 0, 3, 2, 6, 1, 5, 4, 6, 3, 5,
     ]  # fmt: skip

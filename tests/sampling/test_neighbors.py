@@ -72,7 +72,7 @@ def nodes_of(sample):
     return torch.arange(sample.num_nodes[0], sample.nodes.numel())
 
 
-def test_layer_graphs_of_a_sample_have_sorted_edges(graph):
+def test_layer_graphs_of_a_sample_have_the_layout_of_their_edges(graph):
     sample = NeighborSampler(graph, NUM_NEIGHBORS).sample(SEEDS, random_seed=2)
     assert len(sample.layer_graphs) == 3
     for layer, block in enumerate([*sample.layer_graphs, sample.graph]):
@@ -87,7 +87,7 @@ def test_layer_graphs_of_a_sample_have_sorted_edges(graph):
             assert torch.equal(actual, index)
 
 
-def test_sampler_gives_equal_samples_for_equal_seeds_and_any_threads(graph):
+def test_sampler_gives_equal_samples_for_equal_seeds_with_1_to_4_threads(graph):
     sampler = NeighborSampler(graph, [40, 40, 5])
     seeds = torch.arange(300)
     threads = torch.get_num_threads()

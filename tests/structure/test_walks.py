@@ -12,7 +12,7 @@ WALK = MATRIX / MATRIX.sum(1, keepdim=True).clamp(min=1e-9)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 8])
-def test_return_probabilities_are_diagonals_of_powers_of_the_walk_matrix(steps):
+def test_return_probabilities_are_diagonals_of_powers_of_the_transition_matrix(steps):
     powers = [torch.linalg.matrix_power(WALK, step).diagonal() for step in range(1, steps + 1)]
     actual = return_probabilities(EDGES, 6, steps=steps, edge_weight=WEIGHT)
     torch.testing.assert_close(actual.double(), torch.stack(powers, dim=1), rtol=1e-6, atol=1e-7)

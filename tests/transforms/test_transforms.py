@@ -45,7 +45,7 @@ def test_expander_edges_of_a_pyg_batch_have_shifted_indices(virtual):
         assert torch.equal(batch.is_virtual, batch.x.sum(1) == 0)
 
 
-def test_transforms_of_data_without_required_attributes_raise_error():
+def test_transforms_of_hetero_data_or_data_without_edge_index_raise_error():
     with pytest.raises(TypeError, match="data must be a homogeneous"):
         transforms.AddShortestPaths(2)(HeteroData())
     with pytest.raises(ValueError, match="data must have edge_index"):

@@ -44,6 +44,6 @@ def test_citation_file_with_another_checksum_raises_error(real_data, tmp_path):
         load_citation("cora", tmp_path, download=False)
 
 
-def test_error_names_the_missing_file_and_the_environment_variable(tmp_path):
+def test_error_about_a_missing_citation_file_names_the_file_and_the_environment_variable(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"ind\.cora\.x is missing.*GATTN_DATA"):
         load_citation("cora", tmp_path, download=False)

@@ -35,7 +35,7 @@ def loader_of(data, **options):
     return NeighborLoader(data, options.pop("num_neighbors", [4, 3]), **options)
 
 
-def test_sampled_batches_have_the_fields_of_pyg_batches(data):
+def test_sampled_batches_have_the_fields_of_pyg_batches_and_match_the_data(data):
     loader = loader_of(data, input_nodes=data.train_mask, shuffle=True)
     batches = list(loader)
     assert len(batches) == len(loader) == 5
@@ -58,7 +58,7 @@ def test_sampled_batches_have_the_fields_of_pyg_batches(data):
 
 
 @pytest.mark.parametrize("kind", [GATConv, GATv2Conv, TransformerConv])
-def test_layer_outputs_on_sampled_graphs_equal_those_on_trimmed_edges(data, kind):
+def test_layer_outputs_on_sampled_graphs_equal_those_with_trim_to_layer(data, kind):
     """With the graph of each layer, the outputs of the seed nodes equal those with PyG's
     ``trim_to_layer``.
     """
@@ -178,7 +178,7 @@ def test_unsupported_or_invalid_loader_options_raise_error(data, options, messag
         loader_of(data, **options)
 
 
-def test_unknown_loader_arguments_and_invalid_data_raise_error(data):
+def test_unknown_arguments_or_invalid_data_or_seeds_of_a_loader_raise_error(data):
     with pytest.raises(TypeError, match="has no argument 'batchsize'"):
         loader_of(data, batchsize=3)
     with pytest.raises(TypeError, match="data must be a Data or HeteroData; got Tensor"):

@@ -134,7 +134,7 @@ def five():
     return read_smiles(["C", "CC", "CCC", "O", "CN"], [0, 1, None, 3, 4])
 
 
-def test_index_of_one_molecule_returns_a_data_object_of_pyg(five):
+def test_integer_index_of_molecules_returns_a_pyg_data_object(five):
     for i in (0, 4, -1, np.int64(2), torch.tensor(3)):
         data, expected = five[i], smiles_to_data(five.smiles[i])
         assert isinstance(data, Data)

@@ -16,7 +16,7 @@ def _hot(values, names):
     return {name for name, value in zip(names, values) if value == 1}
 
 
-def test_features_of_an_atom_have_names_of_element_degree_charge_and_chirality():
+def test_atom_features_encode_element_degree_charge_chirality_and_hydrogens():
     alanine = Chem.MolFromSmiles("C[C@H](N)C(=O)[O-]")
     centre, oxygen = alanine.GetAtomWithIdx(1), alanine.GetAtomWithIdx(5)
     features = {"element=C", "degree=3", "charge=0", "chirality=S", "hydrogens=1"}
@@ -36,7 +36,7 @@ def test_rare_elements_charges_and_bond_orders_have_the_feature_other():
     assert "order=other" in _hot(bond_features(dative), BOND_FEATURES)
 
 
-def test_features_of_a_bond_have_names_of_order_stereo_ring_and_conjugation():
+def test_bond_features_encode_order_stereo_ring_and_conjugation():
     trans = Chem.MolFromSmiles("F/C=C/F").GetBondWithIdx(1)
     assert _hot(bond_features(trans), BOND_FEATURES) == {"order=DOUBLE", "stereo=E"}
     ring = Chem.MolFromSmiles("c1ccccc1").GetBondWithIdx(0)

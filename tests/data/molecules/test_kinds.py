@@ -59,7 +59,7 @@ def test_aromatic_atom_without_aromatic_bond_has_the_feature_aromatic():
     np.testing.assert_array_equal(atoms.table[atoms.order][6:], expected)
 
 
-def test_descriptors_of_polymers_by_counting_equal_those_of_rdkit():
+def test_counted_descriptors_of_polymers_equal_those_of_rdkit():
     builder, molecules = packed([*ODD, "CC" * 400, "NC(=O)" * 200])
     columns = [DESCRIPTORS.index(name) for name in COUNTED]
     rows = descriptor_rows(molecules, builder.skeletons())[:, columns]

@@ -30,7 +30,7 @@ def test_targets_match_their_molecules_if_invalid_smiles_are_skipped():
     assert [bad.row for bad in molecules.bad] == [1]
 
 
-def test_unknown_on_error_or_wrong_number_of_targets_raises_error():
+def test_read_smiles_rejects_invalid_on_error_option_target_count_or_bare_string():
     with pytest.raises(ValueError, match='"raise" or "skip"; got'):
         read_smiles(["C"], on_error="ignore")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="y must have 2 rows"):
@@ -57,7 +57,7 @@ def test_target_columns_have_the_names_of_the_argument_or_default_names(kind):
     assert read_smiles(["C"], [[1.0, 2.0]]).targets == ("y0", "y1")
 
 
-def test_target_rows_of_unequal_lengths_raise_error():
+def test_target_rows_of_unequal_lengths_or_a_bare_string_of_names_raise_error():
     with pytest.raises(ValueError, match="2 numbers in each row; row 1 has 1"):
         read_smiles(["C", "CC"], [[1.0, 2.0], [1.0]])
     with pytest.raises(ValueError, match="1 numbers in each row; row 0 has 2"):

@@ -55,7 +55,7 @@ def test_unknown_step_of_standardisation_raises_error():
         standardise(Chem.MolFromSmiles("C"), ["salts"])
 
 
-def test_standardised_salt_has_the_features_of_its_parent():
+def test_standardised_salt_has_the_same_smiles_and_descriptors_as_its_parent():
     salt, acid, unread = ["CC(=O)[O-].[Na+]", "OC(C)=O", "C1CC"]
     with rdBase.BlockLogs():
         packed = read_packed(
