@@ -27,7 +27,9 @@ def _without(monkeypatch, name):
 
 
 @pytest.mark.parametrize("name", pyg_internals.EDGE_HOOKS)
-def test_layer_runs_edge_by_edge_if_pyg_lacks_a_hook_attribute(monkeypatch, name):
+def test_layer_states_why_it_uses_no_fused_operator_if_pyg_lacks_a_hook_attribute(
+    monkeypatch, name
+):
     theirs, ours = pyg.GATConv(8, 4), nn.GATConv(8, 4)
     assert ours.slow_path_reason == ""
     ours.load_state_dict(theirs.state_dict())

@@ -52,7 +52,9 @@ def random_trees(trees: int, depth: int, features: int) -> TreeNodes:
 # A sum of 16 bits holds 256 counts of 255, so vectors with more counts need several sums.
 @pytest.mark.parametrize("share", [0.0, 0.02, 1.0])
 @pytest.mark.parametrize(("queries", "rows"), [(1, 1), (3, 513), (40, 100), (0, 5), (5, 0)])
-def test_tanimoto_kernel_gives_bits_of_the_reference(queries: int, rows: int, share: float) -> None:
+def test_tanimoto_kernel_gives_the_same_bits_as_the_reference(
+    queries: int, rows: int, share: float
+) -> None:
     table = CountTable.of(random_counts(rows, 700, share, 0))
     counts = random_counts(queries, 700, share, 1)
     similarity = table.tanimoto(counts)
@@ -94,7 +96,7 @@ def test_tree_leaf_kernel_equals_the_reference(rows: int, monkeypatch: pytest.Mo
 
 
 @needs_kernels
-def test_tree_leaf_of_a_row_without_features_is_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaf_of_a_tree_without_splits_is_its_root(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = random_trees(3, 0, 1)
     assert tree_leaves(nodes, torch.zeros(2, 0)).tolist() == [[0, 1, 2]] * 2
     monkeypatch.setattr(cpu, "serves", lambda device: False)

@@ -39,7 +39,7 @@ def test_triton_operators_on_a_large_graph_equal_the_reference(case, dtype):
 
 
 @each_case
-def test_triton_operators_give_equal_bits_in_twenty_runs(case):
+def test_triton_operators_give_the_same_bits_in_twenty_calls(case):
     g = graph("hub")
     tensors = case.operator.inputs(g, 4, 16, **case.dims)
     first = run(case.operator, g, tensors, case.options, torch.float32, "triton")
@@ -49,7 +49,7 @@ def test_triton_operators_give_equal_bits_in_twenty_runs(case):
 
 
 @each_case
-def test_replay_of_a_cuda_graph_gives_the_bits_of_a_direct_call(case):
+def test_replay_of_a_cuda_graph_gives_the_same_bits_as_a_direct_call(case):
     g = graph("hub")
     tensors = case.operator.inputs(g, 4, 16, **case.dims)
     options = {k: v for k, v in case.options.items() if k != "dropout"}

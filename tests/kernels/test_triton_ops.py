@@ -42,7 +42,7 @@ def test_triton_operators_of_odd_widths_in_fp32_equal_the_reference(case, heads,
 
 
 @pytest.mark.parametrize("name", [f"{family}, edges" for family in FAMILIES])
-def test_edge_terms_without_gradient_do_not_change_other_triton_gradients(name):
+def test_edge_weight_and_attn_bias_without_gradient_do_not_change_other_triton_gradients(name):
     g, operator = graph("plain"), OPERATORS[name]
     tensors, actual = operator.inputs(g, 2, 5), {}
     for term in TERMS:
@@ -52,7 +52,7 @@ def test_edge_terms_without_gradient_do_not_change_other_triton_gradients(name):
     torch.testing.assert_close(actual["triton"], actual["reference"])
 
 
-def test_triton_results_with_a_nan_in_one_block_equal_the_reference():
+def test_triton_results_with_a_nan_in_one_of_two_complete_graphs_equal_the_reference():
     g = gattn.graphs.complete([9, 8], device=DEVICE)
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 17, 2, 4, device=DEVICE)
@@ -78,7 +78,7 @@ def test_triton_softmax_gradients_are_near_zero_if_all_weights_have_equal_gradie
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])
-def test_merged_results_of_many_split_rows_equal_the_reference(name):
+def test_triton_results_merged_from_many_split_rows_equal_the_reference(name):
     """The graph has more splits than one program of the merge kernel examines, and a row with more
     splits than one tile of this kernel contains.
     """
@@ -121,7 +121,7 @@ def test_loose_bound_of_the_largest_degree_does_not_change_triton_results(name):
         assert torch.equal(here, there)
 
 
-def test_triton_kernels_give_equal_bits_in_two_runs():
+def test_triton_kernels_give_the_same_bits_in_two_calls():
     g, operator = graph("hub"), OPERATORS["gatv2, edges"]
     tensors = operator.inputs(g, 2, 3)
     first, second = (run(operator, g, tensors, {}, torch.float32, "triton") for _ in range(2))

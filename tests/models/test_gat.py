@@ -53,7 +53,7 @@ def kept_for_the_backward(model, x, graph):
 
 
 @pytest.mark.parametrize("v2", [False, True])
-def test_checkpointed_layers_store_less_memory_and_give_the_bits_of_plain_layers(v2):
+def test_checkpointed_layers_store_less_memory_and_give_the_same_bits_as_plain_layers(v2):
     graph, x = Graph(torch.randint(200, (2, 900)), 200), torch.randn(200, 6, requires_grad=True)
     actual = []
     for checkpoint in (False, True):

@@ -58,7 +58,9 @@ def test_global_transformers_match_pyg_on_unusual_graphs(beside_pyg, pair):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_converted_global_transformer_gives_the_output_and_parameters_of_pyg(beside_pyg, pair):
+def test_converted_global_transformer_has_the_same_output_parameters_and_hooks_as_pyg(
+    beside_pyg, pair
+):
     theirs = copy.deepcopy(pair[0]).eval()
     x, one = beside_pyg.draw(6, 6), torch.zeros(6, dtype=torch.int64)
     expected, calls = theirs(x, EDGES, one), []
@@ -75,7 +77,7 @@ def test_converted_global_transformer_gives_the_output_and_parameters_of_pyg(bes
     } <= values
 
 
-def test_sgformer_gives_equal_outputs_if_a_hook_makes_its_convolution_run_edge_by_edge(beside_pyg):
+def test_sgformer_gives_the_same_output_if_its_convolution_has_a_message_hook(beside_pyg):
     model = _pair(beside_pyg, "SGFormer")[1].eval()
     x, seen = beside_pyg.draw(6, 6), []
     expected = model(x, EDGES)

@@ -123,7 +123,9 @@ def test_layerwise_inference_gives_the_same_bits_in_memory_and_on_disk(hub, tmp_
         ({"out": np.broadcast_to(np.zeros(8), (4, 8))}, ValueError, "read-only"),
     ],
 )  # fmt: skip
-def test_unsupported_models_or_inputs_of_layerwise_inference_raise_error(change, error, message):
+def test_unsupported_models_inputs_or_outputs_of_layerwise_inference_raise_error(
+    change, error, message
+):
     graph = Graph(torch.tensor([[0, 1, 2], [1, 2, 0]]), 4)
     x = torch.randn(4, 6)
     arguments = {"model": GAT(6, 8, 2).eval(), "x": x, "graph": graph, "batch_edges": 4}

@@ -94,7 +94,7 @@ def _what_hooks_see(layer, args):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_hooks_of_layers_receive_the_arguments_of_hooks_in_pyg(name):
+def test_hooks_of_layers_receive_the_same_arguments_as_in_pyg(name):
     """Hooks receive the same arguments, with the same shapes and in the same order, as in PyG. Edge
     features of shape [e] keep this shape.
     """
@@ -165,7 +165,7 @@ def test_attention_weights_equal_those_of_pyg_and_exclude_dropout(name, training
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "GATEConv"])
-def test_integer_edge_features_give_the_output_of_pyg(name, dtype):
+def test_integer_edge_features_give_the_same_output_as_in_pyg(name, dtype):
     edge_attr = torch.randint(0, 4, (6, 3)).to(dtype)
     make = _gate if name == "GATEConv" else lambda p: getattr(p, name)(6, 4, 2, edge_dim=3)
     torch.manual_seed(0)

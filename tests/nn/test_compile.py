@@ -88,7 +88,7 @@ def _fresh():
         *(pytest.param(name, "eager", id=name, marks=pytest.mark.slow) for name in TRACED),
     ],
 )
-def test_compiled_layers_equal_eager_layers_on_plain_edges(name, backend):
+def test_compiled_layers_give_the_same_outputs_and_gradients_as_eager_layers(name, backend):
     layer, args = _layer(name), _inputs(name, *_features())
     expected = layer(*args)
     compiled = torch.compile(layer, fullgraph=True, backend=backend)
@@ -172,7 +172,7 @@ def _sized(name, nodes, edges):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", ["GATConv, edges", pytest.param("FAConv", marks=pytest.mark.slow)])
-def test_layer_is_compiled_once_for_graphs_of_any_size(name):
+def test_layer_is_compiled_at_most_twice_for_graphs_of_different_sizes(name):
     torch._dynamo.reset()
     layer, frames = _layer(name).eval(), []
 
@@ -189,7 +189,7 @@ def test_layer_is_compiled_once_for_graphs_of_any_size(name):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_layer_exported_in_strict_mode_accepts_graphs_of_any_size():
+def test_layer_exported_in_strict_mode_gives_the_same_outputs_on_graphs_of_other_sizes():
     name = "GATConv, edges"
     layer = _layer(name).eval()
     nodes, edges = torch.export.Dim("nodes", min=2), torch.export.Dim("edges", min=2)

@@ -46,7 +46,7 @@ def _inputs(edge_dim, dtype=torch.float32, nodes=7, edges=15, batch=None):
 
 
 @pytest.mark.bits
-def test_convolutions_give_equal_bits_in_repeated_and_checkpointed_runs(layer_and_width):
+def test_convolutions_give_the_same_bits_in_repeated_and_checkpointed_calls(layer_and_width):
     layer, edge_dim = layer_and_width
     layer.train()
     inputs = _inputs(edge_dim, nodes=50, edges=900)
@@ -61,7 +61,9 @@ def test_convolutions_give_equal_bits_in_repeated_and_checkpointed_runs(layer_an
     assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(*runs))
 
 
-def test_convolutions_give_equal_outputs_edge_by_edge_and_by_kernels(layer_and_width, beside_pyg):
+def test_convolutions_give_the_same_output_with_and_without_a_message_hook(
+    layer_and_width, beside_pyg
+):
     layer, edge_dim = layer_and_width
     layer, slow = layer.double(), copy.deepcopy(layer).double()
     slow.register_message_forward_hook(lambda module, args, out: None)
@@ -70,7 +72,9 @@ def test_convolutions_give_equal_outputs_edge_by_edge_and_by_kernels(layer_and_w
     beside_pyg.check(slow, layer, *_inputs(edge_dim, torch.float64))
 
 
-def test_batched_features_give_outputs_of_single_calls_or_raise_error(layer_and_width, beside_pyg):
+def test_batched_features_give_the_same_outputs_as_single_calls_or_raise_error(
+    layer_and_width, beside_pyg
+):
     layer, edge_dim = layer_and_width
     x, edge_index, *edge_attr = _inputs(edge_dim, batch=3)
     if isinstance(layer, (GATEConv, GeneralConv, HEATConv, PointTransformerConv, RGATConv)):
@@ -99,7 +103,7 @@ def test_attention_weights_of_batched_features_match_single_calls(cls):
         torch.testing.assert_close(alpha[i], expected[1])
 
 
-def test_copies_and_pickles_of_layers_give_the_output_of_the_original(layer_and_width):
+def test_copies_and_pickles_of_layers_give_the_same_output_as_the_original(layer_and_width):
     layer, edge_dim = layer_and_width
     inputs = _inputs(edge_dim)
     expected = layer(*inputs)

@@ -18,7 +18,7 @@ def _parameters(conv):
 
 @LAYERS
 @pytest.mark.parametrize("edges", ["pairs", "Graph"])
-def test_layers_inside_torch_func_transforms_equal_single_calls(layer, edges):
+def test_layers_under_torch_func_give_the_same_derivatives_as_autograd(layer, edges):
     torch.manual_seed(0)
     conv, x = layer(5, 3, 2).double(), torch.randn(3, 4, 5, dtype=torch.float64)
     edges = EDGES.clone() if edges == "pairs" else Graph(EDGES, 4)
@@ -39,7 +39,7 @@ def test_layers_inside_torch_func_transforms_equal_single_calls(layer, edges):
 
 
 @LAYERS
-def test_ensemble_of_stacked_layers_predicts_like_each_layer(layer):
+def test_vmap_over_stacked_layers_gives_the_same_outputs_as_each_layer(layer):
     members, x = [layer(5, 3, 2) for _ in range(3)], torch.randn(4, 5)
     stacked = stack_module_state(members)
     out = vmap(lambda *state: functional_call(members[0], state, (x, EDGES)))(*stacked)
@@ -60,7 +60,7 @@ def test_layer_under_torch_func_raises_error_if_a_backend_is_selected(monkeypatc
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @every({n: e for n, e in BY_NAME.items() if e.conv or e.batch})
-def test_vectorised_jacobian_of_layers_equals_single_gradients(layer):
+def test_vectorised_jacobian_of_layers_equals_that_of_single_backward_passes(layer):
     """Compare the batched gradients of jacobian(vectorize=True) and grad(is_grads_batched=True)."""
     module = layer.called(6, 3).eval()
     (x, edges), options = layer.inputs(6, 20)

@@ -64,7 +64,7 @@ BESIDE_PYG = {name: entry for name, entry in LAYERS.items() if entry.made_by is 
 
 @every(BESIDE_PYG)
 @pytest.mark.parametrize("backend", ["cpu", pytest.param("reference", marks=pytest.mark.slow)])
-def test_nan_and_infinity_reach_the_outputs_that_they_reach_in_pyg(layer, backend, monkeypatch):
+def test_nan_and_infinity_reach_the_same_outputs_as_in_pyg(layer, backend, monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", backend)
     theirs = pyg if hasattr(pyg, layer.kind) else attentive_fp
     ours = layer.make(WIDTH, 3).eval()
@@ -74,7 +74,7 @@ def test_nan_and_infinity_reach_the_outputs_that_they_reach_in_pyg(layer, backen
 
 
 @every({name: entry for name, entry in LAYERS.items() if entry.made_by is not None})
-def test_nan_and_infinity_reach_equal_outputs_of_fused_and_edge_by_edge_layers(layer):
+def test_nan_and_infinity_reach_the_same_outputs_with_and_without_a_message_hook(layer):
     ours = layer.make(WIDTH, 3).eval()
     slow = copy.deepcopy(ours)
     slow.register_message_forward_hook(lambda module, inputs, out: None)
@@ -115,7 +115,7 @@ def test_bias_of_minus_infinity_removes_its_edge_in_gat_conv():
 @pytest.mark.parametrize("name", ["edge_weight", "attn_bias"])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_nan_or_infinite_edge_term_reaches_the_output(name, value, dtype):
+def test_nan_or_infinite_edge_weight_or_attn_bias_reaches_only_its_destination(name, value, dtype):
     edges = torch.tensor([[0, 1, 2], [3, 3, 2]])
     x, term = torch.randn(4, 6, dtype=dtype), torch.ones(3, dtype=dtype)
     term[1] = value

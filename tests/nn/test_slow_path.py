@@ -17,7 +17,7 @@ REASONS = set(re.findall(r"^\| `(.+?)` +\|", SECTION, re.M)) - {"slow_path_reaso
 """Reasons for edge-by-edge execution that the guide lists."""
 
 
-def test_slow_path_reason_names_the_hook_override_or_option_of_an_edge_by_edge_layer():
+def test_slow_path_reason_names_the_hook_override_or_option_that_prevents_fused_operators():
     class Mine(nn.GATConv):
         def message(self, x_j, alpha):
             return x_j
@@ -131,7 +131,7 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_overrides_and_hooks_change_a_layer_as_in_pyg(name):
+def test_overrides_and_hooks_change_the_output_of_a_layer_as_in_pyg(name):
     make, reason = CHANGED[name]
     theirs, ours = make(pyg.GATConv), make(nn.GATConv)
     ours.load_state_dict(theirs.state_dict())

@@ -32,7 +32,7 @@ def _same(actual, expected):
 
 
 @pytest.mark.bits
-def test_operators_give_equal_bits_for_any_number_of_threads(operator, large, restore_threads):
+def test_operators_give_the_same_bits_with_1_2_or_3_threads(operator, large, restore_threads):
     inputs = operator.inputs(large, 3, 8, dtype=torch.float32)
     torch.set_num_threads(1)
     expected = operator.gradients(inputs, large)
@@ -42,7 +42,7 @@ def test_operators_give_equal_bits_for_any_number_of_threads(operator, large, re
 
 
 @pytest.mark.bits
-def test_operators_give_equal_bits_for_any_order_of_edges(operator, large):
+def test_operators_give_the_same_bits_for_shuffled_edges(operator, large):
     order = torch.randperm(large.num_edges, generator=torch.Generator().manual_seed(1))
     shuffled = Graph(large.edge_index[:, order], large.size)
     inputs = operator.inputs(large, 3, 8, dtype=torch.float32)

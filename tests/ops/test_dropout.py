@@ -160,7 +160,7 @@ of_numbers = pytest.mark.skipif(bool(why_not("cpu", "cpu")), reason="the C++ ker
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("p", [0.5, 1.0])
 @pytest.mark.parametrize("shape", [(2500,), (50, 51), (0,), ()])
-def test_dropout_of_elements_equals_multiplication_by_the_philox_mask(dtype, p, shape):
+def test_elementwise_dropout_equals_multiplication_by_the_philox_mask(dtype, p, shape):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype).requires_grad_()
     torch.manual_seed(3)
     out = drop_numbers(x, p)
@@ -176,7 +176,9 @@ def test_dropout_of_elements_equals_multiplication_by_the_philox_mask(dtype, p, 
 @of_numbers
 @pytest.mark.parametrize("first", [1, 700, 1024, 5000])
 @pytest.mark.parametrize("count", [1, 300, 2500])
-def test_dropout_of_weights_of_a_subgraph_equals_that_of_the_graph(first, count):
+def test_elementwise_dropout_with_an_offset_drops_the_same_elements_as_for_the_whole_tensor(
+    first, count
+):
     x = torch.rand(first + count) + 1
     overload = torch.ops.gattn.dropout.default
     whole = overload(x, torch.tensor([7, 0]), 0.5, "cpu")
@@ -186,7 +188,7 @@ def test_dropout_of_weights_of_a_subgraph_equals_that_of_the_graph(first, count)
 
 
 @of_numbers
-def test_derivatives_of_dropout_of_elements_pass_gradcheck():
+def test_derivatives_of_elementwise_dropout_pass_gradcheck():
     x = torch.randn(60, dtype=torch.float64, requires_grad=True)
 
     def drop(x):
@@ -198,7 +200,7 @@ def test_derivatives_of_dropout_of_elements_pass_gradcheck():
 
 
 @of_numbers
-def test_dropout_of_elements_does_not_depend_on_strides_or_threads():
+def test_elementwise_dropout_of_a_transposed_tensor_does_not_depend_on_threads():
     x = torch.randn(600, 700)
     threads, outs = torch.get_num_threads(), []
     try:
@@ -215,7 +217,7 @@ def test_dropout_of_elements_does_not_depend_on_strides_or_threads():
 
 
 @of_numbers
-def test_dropout_of_elements_under_vmap_has_a_different_mask_for_each_row():
+def test_elementwise_dropout_under_vmap_has_a_different_mask_for_each_row():
     x = torch.ones(4, 100)
     out = torch.vmap(lambda row: drop_numbers(row, 0.5), randomness="different")(x)
     assert set(out.unique().tolist()) == {0.0, 2.0}

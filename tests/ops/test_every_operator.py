@@ -19,7 +19,9 @@ def test_operators_of_every_width_and_dtype_equal_the_reference(
     compare(operator, random_graph, *width, dtype=precision)
 
 
-def test_operators_for_each_width_dtype_pair_equal_the_reference(operator, compare, random_graph):
+def test_operators_of_each_width_with_one_of_the_dtypes_equal_the_reference(
+    operator, compare, random_graph
+):
     """The dtypes rotate with the operators, so that each pair of two of the three occurs."""
     first = list(OPERATORS.values()).index(operator)
     for number, width in enumerate(WIDTHS):
@@ -47,13 +49,15 @@ def test_operators_with_int64_indices_equal_the_reference(operator, precision, c
     compare(operator, wide_graph, 3, 16, dtype=precision)
 
 
-def test_operators_on_long_rows_equal_the_reference(operator, precision, compare, hub_graph):
+def test_operators_on_a_graph_with_a_hub_equal_the_reference(
+    operator, precision, compare, hub_graph
+):
     heads, channels = (1, 3) if precision.itemsize == 2 else (8, 16)
     compare(operator, hub_graph, heads, channels, dtype=precision)
 
 
 @pytest.mark.parametrize(("heads", "channels"), [(3, 4), (8, 16)])
-def test_operators_on_rows_near_the_segment_length_equal_the_reference(
+def test_operators_at_nodes_of_degree_near_the_segment_length_equal_the_reference(
     operator, heads, channels, compare, split_graph
 ):
     compare(operator, split_graph, heads, channels)

@@ -31,7 +31,7 @@ def test_gather_rows_equals_indexing_of_the_tensor(shape, index_dtype, dtype):
 
 
 @pytest.mark.parametrize("strides", ["columns", "rows", "transposed", "repeated"])
-def test_gather_and_add_of_rows_accept_any_strides(strides):
+def test_gather_rows_and_add_rows_accept_non_contiguous_tensors(strides):
     x = torch.randn(20, 9, 4)
     table = {
         "columns": x[:, 2:5], "rows": x[::3], "transposed": x.transpose(1, 2),
@@ -55,7 +55,7 @@ def test_gather_and_add_of_rows_accept_any_strides(strides):
         (torch.float16, True),
     ],
 )  # fmt: skip
-def test_add_rows_gives_the_bits_of_sequential_sums(shape, index_dtype, is_sorted, dtype):
+def test_add_rows_gives_the_same_bits_as_sequential_sums(shape, index_dtype, is_sorted, dtype):
     """The sums equal sequential additions bit for bit, with any number of threads."""
     torch.manual_seed(0)
     rows = torch.randn(3000, *shape).to(dtype)
@@ -108,7 +108,7 @@ def test_add_rows_without_a_buffer_for_hubs_raises_error():
 
 @pytest.mark.bits
 @pytest.mark.parametrize("is_sorted", [False, True])
-def test_hub_sums_have_equal_bits_for_any_number_of_threads(is_sorted):
+def test_hub_sums_have_the_same_bits_with_1_2_3_or_7_threads(is_sorted):
     torch.manual_seed(0)
     rows, index = torch.randn(5000, 8, 16), torch.randint(-3, 9, (5000,))
     hubs = torch.tensor([20, 4, 11])

@@ -19,7 +19,9 @@ def _rows(*shape, dtype=torch.float32, seed=0):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_attention_modified_in_place_gives_the_bits_of_out_of_place_gradients(name, dropout, dtype):
+def test_attention_modified_in_place_gives_the_same_bits_as_out_of_place_operations(
+    name, dropout, dtype
+):
     operator, results = FAMILIES[name].variants[""], []
     for write in (False, True):
         inputs = operator.inputs(GRAPH, dtype=dtype)
@@ -31,7 +33,7 @@ def test_attention_modified_in_place_gives_the_bits_of_out_of_place_gradients(na
         assert torch.equal(actual, expected)
 
 
-def test_attention_weights_modified_in_place_give_the_gradients_of_unmodified_weights():
+def test_edge_softmax_modified_in_place_gives_the_same_gradients_as_out_of_place():
     score = torch.randn(90, 2, requires_grad=True)
     (expected,) = torch.autograd.grad(functional.edge_softmax(score, GRAPH).sin().sum(), score)
     (got,) = torch.autograd.grad(functional.edge_softmax(score, GRAPH).sin_().sum(), score)
@@ -47,7 +49,7 @@ def test_attention_input_modified_in_place_before_backward_raises_error():
         out.sum().backward()
 
 
-def test_second_backward_pass_of_attention_gives_the_bits_of_the_first():
+def test_second_backward_pass_of_attention_gives_the_same_bits_as_the_first():
     value = _rows(2, 4)
     out = functional.dot_product_attention(value, value, value, GRAPH).tanh_()
     first, second = (torch.autograd.grad(out.sum(), value, retain_graph=True) for _ in range(2))
@@ -65,7 +67,7 @@ def test_second_backward_pass_of_attention_gives_the_bits_of_the_first():
     ],
     ids=["AGNNConv", "GATConv", "GATv2Conv", "TransformerConv", "SuperGATConv"],
 )
-def test_in_place_activation_after_a_layer_gives_the_gradients_of_pyg(make):
+def test_in_place_activation_after_a_layer_gives_the_same_gradients_as_in_pyg(make):
     theirs, x, act = make().eval(), _rows(8), torch.nn.ReLU(inplace=True)
     expected = torch.autograd.grad(act(theirs(x, EDGES)).square().sum(), x)
     ours = convert(theirs)
@@ -74,7 +76,7 @@ def test_in_place_activation_after_a_layer_gives_the_gradients_of_pyg(make):
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_output_of_apply_edges_modified_in_place_gives_out_of_place_gradients():
+def test_apply_edges_output_modified_in_place_gives_the_same_gradients_as_out_of_place():
     """The result shares no memory with recorded tensors or parameters."""
     results = []
     for write in (False, True):

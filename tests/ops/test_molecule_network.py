@@ -67,7 +67,9 @@ def results(
 @pytest.mark.parametrize("extra", [0, 2])
 @pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: f"width-{sizes['width']}")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_network_kernel_equals_plain_pytorch(dtype: torch.dtype, sizes: dict[str, int], extra: int):
+def test_molecule_network_kernel_equals_the_network_of_layers(
+    dtype: torch.dtype, sizes: dict[str, int], extra: int
+):
     network, batch = network_of(dtype, extra=extra, **sizes), batch_of(dtype, extra=extra)
     kernel = results(network, network, batch)
     layers = results(network, network.by_layers, batch)

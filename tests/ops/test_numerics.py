@@ -135,7 +135,7 @@ def test_softmax_of_scores_far_apart_selects_the_largest():
         assert out.item() == score[order].argmax()
 
 
-def test_operators_give_equal_bits_for_any_strides_of_inputs(operator, restride, random_graph):
+def test_operators_give_the_same_bits_for_non_contiguous_inputs(operator, restride, random_graph):
     inputs = operator.inputs(random_graph, 4, 8, dtype=torch.float32, grad=False)
     moved = {name: restride(t).requires_grad_() for name, t in inputs.items()}
     inputs = {name: t.requires_grad_() for name, t in inputs.items()}

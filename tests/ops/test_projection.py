@@ -26,7 +26,7 @@ def leaves(dtype=torch.float64):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_projection_and_sum_equal_those_of_torch(dtype):
+def test_linear_projection_and_bias_sum_equal_those_of_torch(dtype):
     x, weight, bias = leaves(dtype)
     torch.testing.assert_close(projection.linear(x, weight), F.linear(x, weight))
     torch.testing.assert_close(projection.linear(x, weight, bias), F.linear(x, weight, bias))
@@ -49,7 +49,7 @@ def test_derivatives_of_projection_and_sum_pass_gradcheck():
     [torch.arange(128.0)[::2], torch.ones(1), torch.ones(()), torch.ones(1, 64)],
     ids=["strided", "one", "scalar", "row"],
 )
-def test_projection_accepts_bias_of_any_shape_and_stride(bias):
+def test_projection_accepts_a_scalar_broadcast_or_non_contiguous_bias(bias):
     """oneDNN needs a contiguous bias and does not broadcast it."""
     x, weight = torch.randn(projection.BLOCK // 64 * 2 + 9, 33), torch.randn(64, 33)
     torch.testing.assert_close(
@@ -71,7 +71,7 @@ def test_onednn_multiplies_only_on_amd_processors(monkeypatch):
     projection._mkl_is_slow.cache_clear()
 
 
-def test_projection_by_blocks_equals_the_product_of_all_rows():
+def test_projection_in_blocks_of_rows_equals_the_product_of_all_rows():
     """The product is computed for full blocks and for the remaining rows, in the forward and
     backward pass.
     """

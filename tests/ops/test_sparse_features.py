@@ -26,7 +26,7 @@ def sparse(n, d, dtype=torch.float64, layout=torch.sparse_csr):
 @pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("shape", [(40, 30), (1, 30), (40, 1), (0, 30)])
-def test_linear_map_of_sparse_features_equals_that_of_dense_features(layout, bias, shape):
+def test_linear_projection_of_sparse_features_equals_that_of_dense_features(layout, bias, shape):
     x, linear = sparse(*shape, layout=layout), Linear(shape[1], 5, bias=bias, dtype=torch.float64)
     assert sparse_features.is_sum_over_edges(x, linear.weight)
     got, expected = project(linear, x), linear(x.to_dense())
@@ -37,7 +37,7 @@ def test_linear_map_of_sparse_features_equals_that_of_dense_features(layout, bia
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
-def test_sparse_features_are_sorted_once_with_and_without_dropout():
+def test_sparse_features_share_one_graph_with_and_without_dropout():
     for layout in (torch.sparse_csr, torch.sparse_coo):
         x = sparse(40, 30, layout=layout)
         dropped = SparseDropout(0.5)(x)
@@ -45,7 +45,7 @@ def test_sparse_features_are_sorted_once_with_and_without_dropout():
         torch.testing.assert_close(as_graph(x).edge_index.flip(0), x.to_sparse_coo().indices())
 
 
-def test_sparse_features_with_requires_grad_have_gradients_of_torch():
+def test_sparse_features_with_requires_grad_have_the_same_gradients_as_in_torch():
     x = sparse(10, 8, layout=torch.sparse_coo).requires_grad_()
     linear = Linear(8, 3, dtype=torch.float64)
     assert not sparse_features.is_sum_over_edges(x, linear.weight)
@@ -64,7 +64,7 @@ def test_sparse_features_of_wrong_width_or_dtype_raise_error(layout):
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo, torch.sparse_csc])
-def test_compiled_code_projects_sparse_features_as_eager_code(layout):
+def test_compiled_projection_of_sparse_features_equals_that_of_dense_features(layout):
     x, linear = sparse(20, 8, torch.float32, layout), Linear(8, 3)
     drop = SparseDropout(0.5)
 

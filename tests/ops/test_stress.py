@@ -19,7 +19,9 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-def test_concurrent_calls_in_python_threads_give_the_bits_of_single_calls(operators, hub_graph):
+def test_concurrent_calls_in_python_threads_give_the_same_bits_as_single_calls(
+    operators, hub_graph
+):
     """Kernels release the GIL, so several calls can run at the same time. They share no data."""
 
     def work(job):
@@ -67,7 +69,7 @@ def test_sums_at_a_node_of_60000_edges_are_near_those_in_float64(attention, dire
             torch.testing.assert_close(out, torch.ones_like(out), rtol=1e-4, atol=1e-4)
 
 
-def test_kernels_in_a_thread_pool_of_the_caller_give_the_bits_of_the_main_thread(one_thread):
+def test_kernels_in_a_worker_thread_give_the_same_bits_as_in_the_main_thread(one_thread):
     """Run the kernels in a worker thread for which torch's number of threads is one, as in data
     loaders.
     """

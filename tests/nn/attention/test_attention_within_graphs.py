@@ -71,7 +71,7 @@ def test_attention_within_graphs_in_bfloat16_or_under_autocast_is_near_fp32(besi
     torch.testing.assert_close(half.float(), expected, rtol=0.1, atol=0.1)
 
 
-def test_invalid_mask_or_index_of_attention_within_graphs_raises_error(pair):
+def test_invalid_mask_index_or_width_of_attention_within_graphs_raises_error(pair):
     layer, x = pair[1], torch.randn(2, 3, 6)
     with pytest.raises(ValueError, match=r"mask must have shape \(2, 3\); got \(3, 2\)"):
         layer(x, torch.ones(3, 2, dtype=torch.bool))

@@ -117,7 +117,7 @@ def test_attn_bias_of_minus_infinity_removes_edges_of_graph_attention_for_every_
         torch.testing.assert_close(both, expected.expand(2, 4, 8))
 
 
-def test_transformer_block_resets_its_parameters_and_raises_error_without_memory():
+def test_transformer_block_resets_its_parameters_and_rejects_an_invalid_norm_or_missing_memory():
     block = TransformerBlock(8, 2, memory_channels=4)
     before = {name: p.clone() for name, p in block.named_parameters() if p.dim() > 1}
     block.reset_parameters()

@@ -100,7 +100,7 @@ def test_callable_score_equals_the_built_in_score_on_edges_in_shuffled_order(shu
     torch.testing.assert_close(recorded[0].weights, weights)
 
 
-def test_edge_terms_give_equal_results_with_sorted_and_unsorted_scores(shuffled):
+def test_edge_weight_and_attn_bias_give_the_same_results_for_sorted_and_unsorted_scores(shuffled):
     graph, weight, bias = shuffled
     score = torch.randn(12, 2, dtype=torch.float64)
     value = torch.randn(5, 2, 3, dtype=torch.float64)
@@ -124,7 +124,7 @@ def shuffled():
     return graph, draw[:, 0], draw[:, 1:]
 
 
-def test_invalid_score_heads_or_features_of_graph_attention_raise_error():
+def test_invalid_options_features_or_edges_of_graph_attention_raise_error():
     x, graph = torch.randn(4, 6), graphs.complete([4])
     for call, message in [
         (lambda: GraphAttention(6, score="dots"), "score must be one of"),
@@ -141,7 +141,7 @@ def test_invalid_score_heads_or_features_of_graph_attention_raise_error():
         GraphAttention(6)(x, x, x, "graph")
 
 
-def test_graph_attention_gives_equal_outputs_for_every_edge_format():
+def test_graph_attention_gives_the_same_output_for_edge_index_sparse_matrix_and_graph():
     layer, query, memory = GraphAttention(6, heads=2), torch.randn(3, 6), torch.randn(4, 6)
     edge_index = torch.tensor([[0, 3, 1], [0, 0, 2]])
     graph = Graph(edge_index, (4, 3))

@@ -68,7 +68,7 @@ def _without_loops(conv):
     return twin
 
 
-def test_matrix_with_duplicate_entries_is_sorted_once_until_a_write():
+def test_graph_of_a_matrix_with_duplicate_entries_is_reused_until_a_write():
     adj_t, x = _coo(), torch.randn(3, 4)
     first, _ = read_edges(adj_t, None, x, x)
     assert first.num_edges == 4

@@ -71,7 +71,9 @@ def _pair(beside_pyg, name, args, options):
 @pytest.mark.parametrize("path", ["fused", "edge by edge"])
 @pytest.mark.parametrize("per_head", [False, True])
 @pytest.mark.parametrize("case", LAYERS)
-def test_layer_with_edge_terms_matches_pyg(beside_pyg, monkeypatch, case, per_head, path):
+def test_outputs_and_gradients_with_edge_weight_and_attn_bias_match_pyg(
+    beside_pyg, monkeypatch, case, per_head, path
+):
     args, options, takes = LAYERS[case]
     theirs, ours = _pair(beside_pyg, case.split(",")[0], args, options)
     if path != "fused":
@@ -109,7 +111,9 @@ def _hetero():
 
 @pytest.mark.parametrize("path", ["fused", "edge by edge"])
 @pytest.mark.parametrize("name", ["HGTConv", "HANConv"])
-def test_weights_and_biases_of_each_edge_type_match_pyg(beside_pyg, monkeypatch, name, path):
+def test_hetero_convs_with_edge_weight_and_attn_bias_by_edge_type_match_pyg(
+    beside_pyg, monkeypatch, name, path
+):
     theirs, ours = _pair(beside_pyg, name, (6, 4, TYPES, 2), {})
     if path != "fused":
         ours.register_message_forward_hook(lambda layer, inputs, out: None)
@@ -135,7 +139,7 @@ def test_weights_and_biases_of_each_edge_type_match_pyg(beside_pyg, monkeypatch,
 
 @pytest.mark.parametrize("path", ["fused", "edge by edge"])
 @pytest.mark.parametrize("normalize", [False, True])
-def test_fa_conv_adds_bias_before_tanh(normalize, path):
+def test_fa_conv_adds_attn_bias_before_tanh(normalize, path):
     class Biased(pyg.FAConv):
         def message(self, x_j, alpha_j, alpha_i, edge_weight):
             alpha = (alpha_j + alpha_i).squeeze(-1) + full_bias
@@ -153,7 +157,7 @@ def test_fa_conv_adds_bias_before_tanh(normalize, path):
     )
 
 
-def test_gps_conv_passes_edge_terms_to_local_layer():
+def test_gps_conv_passes_edge_weight_and_attn_bias_to_its_local_layer():
     layer = nn.GPSConv(6, nn.GATConv(6, 3, 2), heads=2, norm="layer_norm").double()
     x, weight, bias = _draw(5, 6), _draw(8), _draw(8, 2)
     layer.conv.register_forward_hook(
@@ -179,7 +183,7 @@ def test_attn_bias_of_minus_infinity_removes_an_edge_and_log_2_doubles_its_weigh
     assert layer(x, PAIRS[:, :0], edge_weight=keep[:0], attn_bias=keep[:0]).shape == (5, 8)
 
 
-def test_attention_weights_exclude_the_factor_edge_weight():
+def test_returned_attention_weights_do_not_contain_edge_weight():
     torch.manual_seed(0)
     layer, x, weight, bias = nn.GATConv(6, 4, 2).double(), _draw(5, 6), _draw(8), _draw(8)
     with record_attention(layer) as recorded:
@@ -190,7 +194,7 @@ def test_attention_weights_exclude_the_factor_edge_weight():
     torch.testing.assert_close(recorded[0].weights, plain)
 
 
-def test_edge_terms_give_equal_outputs_for_edges_in_every_format(beside_pyg):
+def test_edge_weight_and_attn_bias_give_the_same_output_for_each_format_of_edges(beside_pyg):
     torch.manual_seed(0)
     layer, x = nn.GATConv(6, 4, 2).double(), _draw(5, 6)
     pairs = (
@@ -210,7 +214,7 @@ def test_edge_terms_give_equal_outputs_for_edges_in_every_format(beside_pyg):
                                      attn_bias=other.repeat(2)))  # fmt: skip
 
 
-def test_overridden_method_that_ignores_edge_terms_raises_error():
+def test_attn_bias_raises_error_if_an_overridden_method_ignores_it():
     class Mine(nn.GATConv):
         def edge_update(self, alpha_j, alpha_i, index, ptr, dim_size):
             return softmax(alpha_j + alpha_i, index, ptr, dim_size)
@@ -237,7 +241,9 @@ def test_overridden_method_that_ignores_edge_terms_raises_error():
     ],
     ids=str,
 )
-def test_edge_terms_of_wrong_shape_device_or_dtype_raise_error(options, error, message):
+def test_edge_weight_or_attn_bias_of_wrong_shape_device_or_dtype_raises_error(
+    options, error, message
+):
     with pytest.raises(error, match=message):
         nn.GATConv(6, 4, 2)(torch.randn(5, 6), PAIRS, **options)
 
@@ -248,7 +254,7 @@ EDGE_BY_EDGE["AGNNConv"] = ()
 
 @pytest.mark.parametrize("path", ["fused", "edge by edge"])
 @pytest.mark.parametrize("name", EDGE_BY_EDGE)
-def test_node_with_all_edges_masked_equals_node_without_edges(name, path):
+def test_node_whose_edges_are_all_masked_by_attn_bias_equals_a_node_without_edges(name, path):
     torch.manual_seed(0)
     layer = getattr(nn, name)(*EDGE_BY_EDGE[name]).double().eval()
     layer.add_self_loops = False
@@ -278,7 +284,7 @@ def test_boolean_attn_bias_removes_the_edges_that_are_false(path):
                                layer(x, PAIRS, attn_bias=per_head.double().log()))  # fmt: skip
 
 
-def test_edge_terms_of_concurrent_forward_passes_are_separate():
+def test_concurrent_forward_passes_do_not_share_edge_weight_and_attn_bias():
     pending, inner = [], []
 
     class Threaded(nn.GATConv):

@@ -84,6 +84,6 @@ def test_edge_features_of_another_width_or_dtype_raise_error(take):
         ),
     ],
 )
-def test_missing_features_or_invalid_in_channels_raise_error(call, error, message):
+def test_invalid_features_in_channels_dim_size_or_edge_types_raise_error(call, error, message):
     with pytest.raises(error, match=message):
         call()

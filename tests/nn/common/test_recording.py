@@ -113,7 +113,7 @@ def test_record_attention_of_an_estimator_raises_error():
         pass
 
 
-def test_edge_by_edge_gat_conv_records_weights_and_supergat_conv_raises_error():
+def test_gat_conv_with_a_message_hook_records_weights_and_supergat_conv_raises_error():
     x = torch.randn(6, 6)
     both = gattn.nn.GATConv(6, 3, heads=2)
     with record_attention(both) as recorded:

@@ -30,7 +30,7 @@ def test_readout_without_an_index_reduces_all_rows_as_a_single_set(build):
     assert readout(x[:0]).shape == one.shape
 
 
-def test_segment_index_is_sorted_and_counted_once(monkeypatch):
+def test_segment_graph_is_reused_until_the_index_changes(monkeypatch):
     x, index, counted = torch.randn(7, 6), INDEX.clone(), []
     count = segments._count
     monkeypatch.setattr(segments, "_count", lambda index: counted.append(1) or count(index))
@@ -61,7 +61,7 @@ def test_segment_index_created_inside_vmap_raises_error():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @each_readout
-def test_readout_of_sets_of_any_size_is_compiled_once(build):
+def test_readout_is_compiled_once_for_sets_of_different_sizes(build):
     readout = build().eval()
     counter = CompileCounter()
     compiled = torch.compile(readout, fullgraph=True, backend=counter, dynamic=True)

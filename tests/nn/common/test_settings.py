@@ -74,7 +74,7 @@ def test_invalid_settings_of_single_layers_raise_error(make, message):
 
 
 @pytest.mark.parametrize("option", [{"heads": True}, {"dropout": 1}, {"dropout": True}], ids=str)
-def test_gat_conv_accepts_boolean_heads_and_integer_dropout_as_in_pyg(option):
+def test_gat_conv_accepts_boolean_heads_and_integer_or_boolean_dropout_as_pyg_does(option):
     theirs, ours = pyg.GATConv(8, 4, **option).eval(), nn.GATConv(8, 4, **option).eval()
     ours.load_state_dict(theirs.state_dict())
     x, edge_index = torch.randn(3, 8), torch.tensor([[0, 1, 2], [1, 2, 0]])

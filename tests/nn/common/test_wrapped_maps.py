@@ -41,7 +41,7 @@ BIASED = {
 
 
 @pytest.mark.parametrize("name", BIASED)
-def test_layer_adds_the_bias_of_a_replaced_linear_map_as_in_pyg(name):
+def test_layer_adds_the_bias_of_a_replaced_linear_module_as_pyg_does(name):
     make, part, args = BIASED[name]
     theirs, mine = make(pyg), make(ours)
     mine.load_state_dict(theirs.state_dict())
@@ -67,7 +67,7 @@ class Thrice(torch.nn.Module):
 
 @pytest.mark.parametrize("how", ["forward hook", "parametrisation", "replaced forward"])
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_gps_conv_calls_its_modified_attention_module_as_in_pyg(how, shuffled):
+def test_gps_conv_with_a_modified_attention_module_gives_the_same_output_as_pyg(how, shuffled):
     theirs, mine = (nn.GPSConv(8, None, heads=2, norm=None) for nn in (pyg, ours))
     mine.load_state_dict(theirs.state_dict())
     x, batch = torch.randn(6, 8), torch.tensor([0, 0, 0, 2, 2, 3])  # Graph 1 has no nodes.
@@ -159,7 +159,7 @@ def _module_of(layer):
 
 
 @pytest.mark.parametrize("name", BIASED)
-def test_converted_pyg_layer_with_an_adapter_gives_the_output_of_pyg(name):
+def test_converted_pyg_layer_with_an_adapter_gives_the_same_output_as_pyg(name):
     make, part, args = BIASED[name]
     theirs = make(pyg).eval()
     _exchange(theirs, part, Adapter)
@@ -180,7 +180,7 @@ class Counted(torch.nn.Module):
 
 
 @each_layer
-def test_parametrised_weight_is_evaluated_once_per_call_of_its_linear_map(name):
+def test_parametrised_weight_is_evaluated_once_per_call_of_its_linear_module(name):
     entry = BY_NAME[name]
     args, options = entry.inputs()
     for part in _maps_of(entry):
@@ -228,7 +228,7 @@ CHANGES = {
 
 @each_layer
 @pytest.mark.parametrize("how", CHANGES)
-def test_layer_calls_a_linear_map_that_is_hooked_or_replaced(name, how):
+def test_layer_calls_a_linear_module_that_is_hooked_or_replaced(name, how):
     entry = BY_NAME[name]
     args, options = entry.inputs()
     for part in _maps_of(entry):
@@ -247,7 +247,7 @@ def test_layer_calls_a_linear_map_that_is_hooked_or_replaced(name, how):
     ("name", "part"),
     [("GATConv", "lin"), ("GATv2Conv", "lin_edge"), ("TransformerConv", "lin_beta")],
 )
-def test_backward_hook_of_a_linear_map_changes_its_gradient_as_in_pyg(name, part):
+def test_backward_hook_of_a_linear_module_changes_gradients_as_in_pyg(name, part):
     options = {"beta": True} if name == "TransformerConv" else {}
     theirs, mine = (getattr(p, name)(8, 4, heads=2, edge_dim=3, **options) for p in (pyg, ours))
     mine.load_state_dict(theirs.state_dict())

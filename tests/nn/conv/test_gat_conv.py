@@ -69,7 +69,9 @@ def test_gat_conv_matches_pyg_for_edge_features_in_a_sparse_adjacency(beside_pyg
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
-def test_gat_conv_gives_equal_outputs_for_sparse_and_dense_features(beside_pyg, dtype):
+def test_gat_conv_of_sparse_features_gives_the_same_output_as_pyg_of_dense_features(
+    beside_pyg, dtype
+):
     case = next(case for case in beside_pyg.graphs() if case.name == "one hub")
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(40, 30, generator=generator) * (torch.rand(40, 30, generator=generator) < 0.1)

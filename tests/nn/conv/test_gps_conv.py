@@ -48,7 +48,7 @@ def test_gps_conv_accepts_a_batch_vector_that_is_not_sorted():
     torch.testing.assert_close(layer(x, edges, batch)[order], expected)
 
 
-def test_gps_conv_passes_edge_features_to_its_local_layer():
+def test_gps_conv_accepts_edge_features_for_its_local_layer():
     layer = GPSConv(8, gattn.nn.GATConv(8, 4, 2, edge_dim=3), heads=2, dropout=0.5)
     x, edge_index = torch.randn(4, 8), torch.tensor([[0, 1], [1, 2]])
     assert layer(x, edge_index, edge_attr=torch.randn(2, 3)).shape == (4, 8)

@@ -33,7 +33,7 @@ def test_heat_conv_matches_pyg_on_unusual_graphs(beside_pyg, options):
         beside_pyg.check(*pair, x, case.edge_index, *_types(case), edge_attr, where=case.name)
 
 
-def test_heat_conv_with_edge_terms_equals_its_edge_by_edge_path():
+def test_heat_conv_with_edge_weight_and_bias_is_unchanged_by_a_message_hook():
     torch.manual_seed(0)
     layer, x = HEATConv(6, 4, 2, 3, **SIZES, heads=2).double(), torch.randn(4, 6).double()
     edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 1, 1]])
@@ -54,7 +54,7 @@ def test_heat_conv_accepts_a_module_as_embedding_of_edge_types():
     torch.testing.assert_close(layer(*args), expected)
 
 
-def test_heat_conv_raises_error_for_edge_types_or_features_of_wrong_shape():
+def test_heat_conv_raises_error_for_missing_features_or_wrong_shapes_of_edge_inputs():
     layer, x = HEATConv(6, 4, 2, 3, **SIZES), torch.randn(4, 6)
     edge_index, kinds = torch.tensor([[0, 1], [1, 2]]), torch.zeros(4, dtype=torch.long)
     with pytest.raises(ValueError, match=r"edge_type must have shape \(2,\); got \(4,\)"):

@@ -65,7 +65,7 @@ def test_hetero_convs_accept_types_without_nodes_or_edges(beside_pyg):
     assert han(nobody, none)["paper"].shape == (0, 8)
 
 
-def test_joined_graph_of_all_edge_types_is_sorted_once(beside_pyg, monkeypatch):
+def test_joined_graph_of_all_edge_types_is_reused_until_an_edge_changes(beside_pyg, monkeypatch):
     built = []
     lay_out = typed.lay_out
     monkeypatch.setattr(typed, "lay_out", lambda *args: built.append(1) or lay_out(*args))
@@ -79,7 +79,7 @@ def test_joined_graph_of_all_edge_types_is_sorted_once(beside_pyg, monkeypatch):
     assert len(built) == 2
 
 
-def test_han_raises_the_exception_of_pyg_for_types_outside_its_metadata(beside_pyg):
+def test_han_conv_raises_the_same_exception_as_pyg_for_types_outside_its_metadata(beside_pyg):
     x, edges = beside_pyg.draw(3, 4), torch.tensor([[0, 1], [1, 2]])
     metadata = ["a"], [("a", "to", "a")]
     for layer in beside_pyg.pair("HANConv", 4, 4, metadata):

@@ -129,6 +129,6 @@ X, EDGES = torch.randn(4, 6), torch.tensor([[0, 1, 2], [1, 2, 0]])
         (lambda: nn.GATEConv(6, 4, 3), r"out_channels must be in_channels \(6\); got 4"),
     ],
 )
-def test_missing_or_unexpected_features_of_layers_raise_error(call, message):
+def test_missing_or_unexpected_features_or_invalid_channels_of_layers_raise_error(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -27,7 +27,9 @@ def test_point_transformer_conv_matches_pyg_on_unusual_graphs(beside_pyg, option
         beside_pyg.check(*pair, x, pos, case.edge_index, where=case.name)
 
 
-def test_point_transformer_conv_with_batch_norm_of_positions_matches_pyg_edge_by_edge(beside_pyg):
+def test_point_transformer_conv_with_batch_norm_is_not_fused_in_training_and_matches_pyg(
+    beside_pyg,
+):
     pair = beside_pyg.pair("PointTransformerConv", 6, 4, **_networks("batch_norm"))
     assert pair[1].slow_path_reason == "pos_nn: BatchNorm1d may combine several rows"
     x, pos = beside_pyg.draw(4, 6), beside_pyg.draw(4, 3)
@@ -42,7 +44,7 @@ def test_point_transformer_conv_with_batch_norm_of_positions_matches_pyg_edge_by
 
 
 @pytest.mark.parametrize("options", [{}, _networks()], ids=["plain", "networks"])
-def test_point_transformer_conv_with_edge_terms_equals_edge_by_edge(options):
+def test_point_transformer_conv_with_edge_weight_and_attn_bias_equals_a_loop_over_edges(options):
     torch.manual_seed(0)
     layer = PointTransformerConv(6, 4, **options).double()
     args = torch.randn(4, 6).double(), torch.randn(4, 3).double(), EDGES
@@ -73,7 +75,7 @@ def _one_by_one(layer, x, pos, edge_index, weight, bias):
     return torch.stack(out)
 
 
-def test_point_transformer_conv_gives_near_outputs_if_positions_move_far_from_the_origin():
+def test_point_transformer_conv_is_translation_invariant_up_to_rounding_of_positions():
     torch.manual_seed(0)
     layer, x = PointTransformerConv(6, 4), torch.randn(4, 6)
     pos = torch.randn(4, 3).round(decimals=1)

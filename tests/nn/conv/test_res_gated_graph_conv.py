@@ -43,7 +43,7 @@ def test_res_gated_graph_conv_with_a_gate_over_channels_or_with_parameters_match
     torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index))
 
 
-def test_gradients_reach_parameters_of_a_gate_and_a_gate_of_dropout_gives_an_output():
+def test_res_gated_graph_conv_gives_gradients_to_its_gate_and_accepts_dropout_as_gate():
     scale = torch.nn.Parameter(torch.tensor(2.0))
     x, edge_index = torch.randn(5, 6), torch.tensor([[0, 1, 2, 3, 4, 0], [1, 2, 2, 0, 0, 3]])
     ResGatedGraphConv(6, 4, act=lambda gate: (scale * gate).sigmoid())(

@@ -40,7 +40,9 @@ def test_rgat_conv_matches_pyg_for_every_mechanism_and_mode(beside_pyg, mechanis
 
 @pytest.mark.parametrize("padded", [0, 64], ids=["product per type", "product per group"])
 @pytest.mark.parametrize("options", [{}, {"num_blocks": 2}, {"num_bases": 3}], ids=str)
-def test_rgat_projects_only_node_relation_pairs_of_edges(beside_pyg, monkeypatch, padded, options):
+def test_rgat_conv_projects_nodes_only_for_relations_of_their_edges(
+    beside_pyg, monkeypatch, padded, options
+):
     monkeypatch.setattr(typed, "MAX_PADDED", padded)
     nodes, edges, relations = 300, 100, 40
     pair = beside_pyg.pair("RGATConv", 6, 4, relations, heads=2, **options)
@@ -53,7 +55,9 @@ def test_rgat_projects_only_node_relation_pairs_of_edges(beside_pyg, monkeypatch
 
 
 @pytest.mark.parametrize("options", [{}, {"num_blocks": 2}, {"num_bases": 3}], ids=str)
-def test_pairs_of_node_and_relation_are_projected_once_for_both_ends(beside_pyg, options):
+def test_rgat_conv_projects_a_node_once_per_relation_for_source_and_destination(
+    beside_pyg, options
+):
     nodes, edges, relations = 50, 60, 90
     pair = beside_pyg.pair("RGATConv", 6, 4, relations, heads=2, **options)
     x, edge_index = beside_pyg.draw(nodes, 6), torch.randint(nodes, (2, edges))
@@ -76,7 +80,7 @@ def test_values_of_a_sparse_adjacency_are_relation_types_of_rgat_conv(beside_pyg
     torch.testing.assert_close(ours(x, adj_t), theirs(x, pairs, kinds))
 
 
-def test_edges_are_sorted_by_type_once_until_the_tensor_of_types_changes(monkeypatch):
+def test_layout_by_edge_type_is_reused_until_the_tensor_of_edge_types_changes(monkeypatch):
     built = []
     lay_out = typed.lay_out
     monkeypatch.setattr(typed, "lay_out", lambda *args: built.append(1) or lay_out(*args))
@@ -117,14 +121,14 @@ def test_rgat_conv_applies_types_of_an_undirected_networkx_edge_to_both_directio
     torch.testing.assert_close(layer(x, network, kinds), expected)
 
 
-def test_rgat_conv_raises_error_edge_by_edge_for_an_edge_type_out_of_range():
+def test_rgat_conv_with_a_message_hook_raises_error_for_an_edge_type_out_of_range():
     layer = RGATConv(4, 2, 2)
     layer.register_message_forward_hook(lambda layer, inputs, out: None)
     with pytest.raises(ValueError, match=r"edge_type must be in \[0, 2\); got -1 to 0"):
         layer(torch.randn(3, 4), torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, -1]))
 
 
-def test_invalid_edge_types_or_features_of_rgat_conv_raise_error():
+def test_invalid_options_edge_types_or_features_of_rgat_conv_raise_error():
     x, edge_index, kinds = torch.randn(3, 4), torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 1])
     layer = RGATConv(4, 2, 2)
     for call, message in [

@@ -25,7 +25,7 @@ def test_attention_loss_of_supergat_conv_equals_that_of_pyg(beside_pyg, dtype, a
     assert pair[1].eval().get_attention_loss() == 0
 
 
-def test_edge_sample_of_supergat_conv_equals_that_of_pyg_with_an_equal_seed(beside_pyg):
+def test_edge_sample_of_supergat_conv_equals_that_of_pyg_with_the_same_seed(beside_pyg):
     pair = beside_pyg.pair("SuperGATConv", 6, 4, edge_sample_ratio=0.5)
     case = beside_pyg.graphs()[-1]
     logits = []
@@ -85,7 +85,7 @@ def test_negative_pairs_of_an_unsorted_batch_have_no_edge():
     assert sample_within_graphs(Graph(edge_index[:, :0], 0), batch[:0], 5).shape == (2, 0)
 
 
-def test_checkpointed_supergat_conv_recomputes_with_its_first_negative_pairs():
+def test_checkpointed_supergat_conv_has_the_same_gradient_as_without_checkpointing():
     torch.manual_seed(0)
     x, batch, edge_index = torch.randn(40, 6), torch.arange(40) // 10, torch.randint(40, (2, 200))
     edge_index = edge_index[:, batch[edge_index[0]] == batch[edge_index[1]]]

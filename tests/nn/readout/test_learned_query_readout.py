@@ -83,7 +83,9 @@ def test_attention_weights_sum_to_one_and_give_the_output_of_the_readout():
 
 
 @pytest.mark.parametrize("heads", [1, 2])
-def test_learned_query_readout_is_equal_for_projection_before_or_after_the_sum(heads, monkeypatch):
+def test_learned_query_readout_gives_the_same_output_if_it_projects_before_or_after_the_sum(
+    heads, monkeypatch
+):
     readout = _readout(num_queries=2, heads=heads, dropout=0.5)
     x, index = _batch()
     monkeypatch.setattr(learned_query, "MIN_CHANNELS_PER_SCORE", 0)
@@ -124,7 +126,7 @@ def test_pyg_layers_accept_learned_query_readout_as_aggregation():
     torch.testing.assert_close(both(x, index)[:, 6:], readout(x, index, dim_size=2))
 
 
-def test_invalid_heads_index_or_widths_of_the_readout_raise_error():
+def test_invalid_heads_index_ptr_or_shape_of_learned_query_readout_raises_error():
     x, index = _batch()
     readout = _readout()
     with pytest.raises(ValueError, match=r"heads must divide out_channels \(8\); got heads=3"):

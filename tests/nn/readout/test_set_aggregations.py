@@ -71,7 +71,7 @@ def test_attention_weights_of_set_aggregations_sum_to_one_in_each_graph():
 @pytest.mark.parametrize(
     ("shape", "dim"), [((7,), 0), ((7,), -1), ((2, 7, 3), -2), ((7, 3, 2), 0), ((3, 7), 1)], ids=str
 )
-def test_softmax_aggregation_along_any_dimension_matches_pyg(beside_pyg, shape, dim):
+def test_softmax_aggregation_along_each_dimension_matches_pyg(beside_pyg, shape, dim):
     theirs, ours = _pair("SoftmaxAggregation", {"t": 0.5})
     x, index = beside_pyg.draw(*shape), torch.tensor([0, 0, 0, 1, 2, 2, 2])
     torch.testing.assert_close(ours(x, index, dim=dim), theirs(x, index, dim=dim))
@@ -94,7 +94,7 @@ def test_unsupported_lstm_options_of_set2set_raise_error(option):
         Set2Set(6, 3, **option)
 
 
-def test_invalid_shapes_or_settings_of_set_aggregations_raise_error():
+def test_invalid_shapes_or_options_of_softmax_aggregation_raise_error():
     with pytest.raises(ValueError, match=r"x must have a dimension -2; got shape \(3,\)"):
         SoftmaxAggregation()(torch.randn(3), torch.zeros(3).long())
     with pytest.raises(

@@ -93,7 +93,7 @@ def test_derivatives_of_set_transformer_aggregation_pass_gradcheck():
     torch.autograd.gradgradcheck(lambda x: readout(x, index, dim_size=2), (x,))
 
 
-def test_heads_that_do_not_divide_channels_raise_error():
+def test_multihead_attention_block_raises_error_if_heads_do_not_divide_channels():
     with pytest.raises(ValueError, match=r"heads must divide channels \(8\); got heads=3"):
         MultiheadAttentionBlock(8, heads=3)
 

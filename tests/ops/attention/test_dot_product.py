@@ -5,7 +5,9 @@ import torch
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, -2.0])
-def test_dot_product_of_any_scale_equals_the_reference(scale, operators, compare, random_graph):
+def test_dot_product_with_zero_or_negative_scale_equals_the_reference(
+    scale, operators, compare, random_graph
+):
     compare(operators["dot_product, edges"], random_graph, 3, 8, scale=scale)
 
 

@@ -15,7 +15,7 @@ WITH_FEATURES += [("gatv2, edges", 3, 8), ("gatv2, tanh", 3, 8)]
 
 @pytest.mark.parametrize("features", [1, 2, 7, 8, 16, 32, 33])
 @pytest.mark.parametrize(("name", "heads", "channels"), WITH_FEATURES)
-def test_attention_with_edge_features_of_any_width_equals_the_reference(
+def test_attention_with_edge_features_of_each_width_equals_the_reference(
     features, name, heads, channels, operators, compare, random_graph, hub_graph
 ):
     for dtype in (torch.float64, torch.float32):
@@ -25,7 +25,9 @@ def test_attention_with_edge_features_of_any_width_equals_the_reference(
 
 @pytest.mark.parametrize("name", WITH_SLOPE)
 @pytest.mark.parametrize("slope", [0.0, 1.0, -0.5, 2.0])
-def test_attention_of_any_slope_equals_the_reference(name, slope, operators, compare, random_graph):
+def test_attention_with_each_negative_slope_equals_the_reference(
+    name, slope, operators, compare, random_graph
+):
     for dtype in (torch.float64, torch.float32):
         compare(operators[name], random_graph, 3, 8, dtype=dtype, negative_slope=slope)
 

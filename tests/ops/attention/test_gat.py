@@ -9,7 +9,7 @@ from gattn.ops.attention.gat import attend_by_score
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
-def test_gat_of_grouped_heads_equals_the_reference(
+def test_gat_attention_with_grouped_heads_of_the_values_equals_the_reference(
     groups, precision, operators, compare, hub_graph
 ):
     operator = operators["gat, edges"]
@@ -69,7 +69,7 @@ def test_gat_gradients_for_very_large_scores_equal_the_reference(size, operators
 
 
 @pytest.mark.parametrize("sorts", [False, True])
-def test_score_of_edges_equals_additive_score_with_node_terms_of_zero(sorts, hub_graph):
+def test_attend_by_score_equals_edge_softmax_followed_by_aggregate(sorts, hub_graph):
     """Edges with the score -inf are dropped. A row that contains only such edges has zero output
     and zero gradients.
     """

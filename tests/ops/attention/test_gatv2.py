@@ -4,7 +4,7 @@ import pytest
 import torch
 
 
-def test_shared_key_and_value_give_the_bits_of_two_equal_tensors(operators, random_graph):
+def test_shared_key_and_value_give_the_same_bits_as_two_equal_tensors(operators, random_graph):
     """If one tensor is both key and value, the output has the same bits as for two equal tensors,
     and the gradient of the tensor is the sum of the two gradients.
     """

@@ -64,7 +64,7 @@ def test_dense_attention_equals_attention_on_edges(name, dtype, tolerance, calls
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, msg=f"{name}: {label}")
 
 
-def test_causal_dense_attention_equals_its_formula_without_a_layout(calls):
+def test_causal_dense_attention_equals_its_formula_and_builds_no_layout(calls):
     graph = graphs.causal([12_000])
     query, key, value = (t.detach() for t in inputs(graph, torch.float32, heads=1))
     out = dot_product_attention(query, key, value, graph)
@@ -86,7 +86,7 @@ def test_output_bits_of_dense_attention_on_a_graph_do_not_depend_on_its_batch(bu
         assert torch.equal(dot_product_attention(*parts, build([size])), together[number]), size
 
 
-def test_calls_with_unsupported_options_of_dense_attention_run_on_edge_kernels(calls, monkeypatch):
+def test_calls_with_unsupported_options_of_dense_attention_use_edge_kernels(calls, monkeypatch):
     graph = graphs.complete([64])
     query, key, value = inputs(graph)
     bias = torch.zeros(graph.num_edges, 2, dtype=torch.float64)
@@ -116,7 +116,7 @@ def test_derivatives_of_dense_attention_pass_gradcheck(name, calls, monkeypatch)
     assert (2, 5, 1, 2) in calls
 
 
-def test_gradients_of_dense_attention_have_equal_bits_in_two_backward_passes(calls):
+def test_gradients_of_dense_attention_have_the_same_bits_in_two_backward_passes(calls):
     graph = graphs.complete([40, 40])
     query, key, value = inputs(graph)
     out = dot_product_attention(query, key.detach(), value, graph)
@@ -201,7 +201,9 @@ def test_checkpointed_dense_attention_stores_no_activation(backend, calls):
 
 @pytest.mark.parametrize("backend", [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], ids=str)
 @pytest.mark.parametrize("name", ["complete, one size", "complete, many sizes"])
-def test_in_place_activation_of_dense_attention_gives_out_of_place_gradients(name, backend, calls):
+def test_in_place_relu_of_dense_attention_gives_the_same_gradients_as_out_of_place_relu(
+    name, backend, calls
+):
     graph = BLOCKS[name]()
     tensors = inputs(graph)
     with sdpa_kernel(backend):

@@ -83,7 +83,9 @@ def test_gradient_sums_over_500000_edges_have_a_relative_error_below_2e_6(end):
 
 
 @pytest.mark.parametrize("size", [7, 10_000])
-def test_chunks_of_inference_mode_or_make_fx_are_not_cached(size, hub, monkeypatch):
+def test_apply_edges_passes_gradcheck_after_calls_in_inference_mode_and_make_fx(
+    size, hub, monkeypatch
+):
     """Chunks are cached with the graph, except those of inference mode and of a tracer."""
     monkeypatch.setattr(chunks, "CHUNK", size)
     query, key = _query_and_key(hub)

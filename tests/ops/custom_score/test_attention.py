@@ -60,7 +60,9 @@ def test_derivatives_with_a_module_as_score_pass_gradcheck(normalize, hub, tenso
 
 @pytest.mark.bits
 @pytest.mark.parametrize("size", [7, 8192])
-def test_repeated_and_checkpointed_gradients_are_equal(size, hub, tensors, monkeypatch) -> None:
+def test_gradients_of_a_custom_score_have_the_same_bits_if_repeated_or_checkpointed(
+    size, hub, tensors, monkeypatch
+) -> None:
     monkeypatch.setattr(chunks, "CHUNK", size)
     score, inputs = Perceptron().double(), tuple(tensors.values())
 
@@ -136,7 +138,7 @@ def test_custom_score_under_autocast_is_computed_once_in_bfloat16() -> None:
     assert x.grad is not None
 
 
-def test_attention_with_a_callable_score_without_edges_is_zero(tensors) -> None:
+def test_attention_with_a_callable_score_is_zero_for_a_graph_without_edges(tensors) -> None:
     empty = gattn.Graph(torch.empty(2, 0, dtype=torch.long), NODES)
     ends = [tensors[name] for name in ("query", "key", "value")]
     for normalize in NORMALIZE:
@@ -198,7 +200,7 @@ def test_sums_over_6000_edges_in_16_bits_are_accumulated_in_fp32(dtype, monkeypa
     assert out.item() == pytest.approx(6000, rel=4e-3)
 
 
-def test_output_of_a_custom_score_is_not_finite_if_its_weights_sum_to_zero():
+def test_output_of_a_custom_score_is_not_finite_if_nonzero_weights_cancel():
     graph = gattn.Graph(torch.tensor([[0, 1, 0, 1], [2, 2, 3, 3]]), 4)
     features = torch.tensor([[1.0], [-1.0], [0.0], [0.0]])
     ends = torch.randn(3, 4, 1, 2)
@@ -235,7 +237,9 @@ def test_gradients_of_a_custom_score_in_smaller_chunks_equal_those_without_chunk
 
 
 @pytest.mark.slow
-def test_attention_of_strided_inputs_equals_its_definition(hub, tensors, monkeypatch) -> None:
+def test_custom_score_of_non_contiguous_inputs_equals_its_definition(
+    hub, tensors, monkeypatch
+) -> None:
     monkeypatch.setattr(chunks, "CHUNK", 7)
     for name in ("query", "key", "value"):
         turned = tensors[name].detach().transpose(0, 1).contiguous().transpose(0, 1)

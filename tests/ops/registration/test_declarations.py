@@ -18,7 +18,7 @@ EVERY = pytest.mark.parametrize("operator", OPERATORS.values(), ids=lambda o: o.
 
 
 @EVERY
-def test_triton_launcher_has_the_arguments_of_the_declaration(operator):
+def test_triton_launcher_takes_the_same_arguments_as_the_declaration_of_its_operator(operator):
     pytest.importorskip("triton")
     module = importlib.import_module("gattn.kernels.triton")
     if operator.name not in module.__all__:
@@ -30,7 +30,7 @@ def test_triton_launcher_has_the_arguments_of_the_declaration(operator):
 
 @built
 @EVERY
-def test_cpp_kernel_has_a_field_for_each_value_of_the_declaration(operator):
+def test_cpp_kernel_has_a_field_for_each_value_of_its_operator_declaration(operator):
     """The launcher raises an error if the kernel and the declaration have different names."""
     assert isinstance(operator._launch, cpu.Launcher)
 
@@ -44,7 +44,7 @@ def test_launcher_with_a_value_without_a_field_raises_error():
 @built
 @pytest.mark.parametrize("p", [0.3, 1.0])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_dropout_kernel_of_elements_equals_the_reference(p, dtype):
+def test_elementwise_dropout_kernel_equals_the_reference(p, dtype):
     x = torch.randn(2500, generator=torch.Generator().manual_seed(1)).to(dtype)
     seed = torch.tensor([-(2**62) + 5, 0])
     out = OPERATORS["dropout"](x, seed, p, backend="cpu")
@@ -68,7 +68,7 @@ def test_node_scores_equal_the_reference(dtype):
 
 @built
 @pytest.mark.parametrize("channels", [4, 16, 32, 128])
-def test_node_score_has_the_same_bits_for_any_number_of_heads(channels):
+def test_node_score_has_the_same_bits_with_one_or_nine_heads(channels):
     """The kernel sums eight heads at once and the remaining heads one by one. A score must have the
     same bits in both cases.
     """

@@ -94,7 +94,7 @@ def test_every_operator_compiles_in_one_graph(operator, tiny):
         torch.testing.assert_close(actual[name], value, msg=name)
 
 
-def test_operators_give_equal_bits_in_inference_mode_and_with_gradients(operator, tiny):
+def test_operators_give_the_same_bits_in_inference_mode_as_with_gradients(operator, tiny):
     inputs = operator.inputs(tiny, 2, 4, dtype=torch.float32)
     expected = operator(inputs, tiny)
     with torch.inference_mode():
@@ -105,7 +105,9 @@ def test_operators_give_equal_bits_in_inference_mode_and_with_gradients(operator
         assert not operator(inputs, tiny).requires_grad
 
 
-def test_checkpointed_attention_has_the_dropout_mask_of_plain_attention(attention, tiny):
+def test_checkpointed_attention_with_dropout_has_the_same_bits_as_without_checkpointing(
+    attention, tiny
+):
     inputs = attention.inputs(tiny, 2, 4)
     names = list(inputs)
 
@@ -157,7 +159,7 @@ def test_backward_accepts_a_gradient_of_another_dtype_or_stride(attention, tiny)
 
 @pytest.mark.skipif(bool(why_not("cpu", "cpu")), reason="the C++ kernels are not built")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
-def test_dropout_of_elements_compiles_and_passes_opcheck():
+def test_elementwise_dropout_compiles_and_passes_opcheck():
     seed = torch.tensor([5, 0])
     x = torch.randn(30, requires_grad=True)
     with pytest.raises(ValueError, match=r"seed must be \[2\].*, not \[1\]"):
