@@ -25,9 +25,8 @@ from benchmarks.core import tables
 from benchmarks.data.networks import NETWORKS, READING, make
 from benchmarks.data.typed_networks import TYPED_NETWORKS, write
 from gattn.apps.cli import main as gattn
-from gattn.apps.nodes.stack.combination import Combination
 from gattn.apps.nodes.stack.predictor import NETWORK
-from gattn.apps.nodes.stack.weights import pool_by_name
+from gattn.apps.nodes.stack.weights import Combination, pool_by_name
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -17,6 +17,8 @@ from gattn.apps.nodes.columns import ColumnEncoder
 from gattn.apps.nodes.edges import ALL_COLUMNS, EdgeColumns, EdgeEncoder, read_edge_columns
 from gattn.apps.nodes.fields import csr_tensor
 from gattn.apps.nodes.typed.encoder import TypedEncoder, split_features
+from gattn.apps.nodes.typed.network import TypedNetwork
+from gattn.apps.run.text import plural
 from gattn.graph import Graph
 from gattn.structure import return_probabilities
 
@@ -107,6 +109,27 @@ class FeatureEncoder(ColumnEncoder):
         of_edges = [] if self.edges is None else self.edges.unknown(graph)
         of_others = [] if self.network is None else self.network.unknown(graph)
         return [*self.unknown_columns(graph), *of_edges, *of_others]
+
+    def describe_others(self, network: TypedNetwork) -> str:
+        """Return the numbers of nodes of other types, of their features and of edges as text.
+
+        >>> import pandas as pd
+        >>> from gattn.apps.nodes.reading import read_graph
+        >>> nodes = {kind: pd.DataFrame({"id": ["a", "b"]}) for kind in ("papers", "authors")}
+        >>> writes = pd.DataFrame({"author": ["a", "b"], "paper": ["a", "b"]})
+        >>> edges = {("authors", "writes", "papers"): writes}
+        >>> encoded = encode_graph(read_graph((edges, nodes), label_type="papers"), None, [])
+        >>> encoded.encoder.describe_others(encoded.graph.network)
+        'authors: 2 nodes, 0 features; authors-writes-papers: 2 edges'
+        """
+        assert self.network is not None
+        parts = [
+            f"{kind}: {plural(len(nodes), 'node')}, "
+            f"{plural(self.network.types[kind].width, 'feature')}"
+            for kind, nodes in network.others.items()
+        ]
+        edges = (f"{one}: {plural(len(table), 'edge')}" for one, table in network.edges.items())
+        return "; ".join([*parts, *edges])
 
     def attach_edges(self, graph: AttributedGraph) -> AttributedGraph:
         """Return the graph with the inputs of its edges. It is unchanged if no edge columns are

@@ -19,7 +19,6 @@ from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.predict import load_estimator, prediction_rows, read_graph
 from gattn.apps.nodes.runs.splits import data_hash
 from gattn.apps.nodes.sampled.predictor import SampledPredictor
-from gattn.apps.nodes.typed.description import node_titles
 from gattn.apps.run.model_io import RunError, check_files, coverage_of, read_card, read_json
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.paths import run_paths, without_paths
@@ -237,7 +236,7 @@ def open_nodes(name: str, folder: Path, threads: int) -> ServedNodes:
         attention = [_sorted(*layer) for layer in estimator.predictor_.attention(graph)]
     attended = [str(one) for one in graph.names]
     if graph.network is not None:
-        attended = node_titles(graph)[0]
+        attended = graph.network.titles()[0]
     paths = run_paths(folder)
     return ServedNodes(
         name=name, folder=folder, notes=tuple(without_paths(note, paths) for note in notes),

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from markdown_it import MarkdownIt
 
+from gattn.apps.report.report import rendered
 from gattn.apps.report.style import METRICS
 from gattn.apps.run.model_io import read_card
 from gattn.apps.run.notes import baseline_note, interval_warnings
-from gattn.apps.serve.card import CARD_FILE, card_page
 from gattn.apps.serve.paths import run_paths, without_paths
 from gattn.apps.serve.schemas import ModelDescription
 
+CARD_FILE = "card.md"
+RELATIVE = re.compile(r"\[([^\]]+)\]\((?!https?://)[^)]*\)")
+"""Pattern of a link that does not lead to another site, which the card's address would break."""
 REPORT, NETWORK = SEALED_FILES = ("report.html", "plots/network.png")
 FILES = {"report": REPORT, "card": CARD_FILE, "network": NETWORK}
 """Files of a run that the server sends, by their names in the URL."""
@@ -107,3 +112,15 @@ def _warnings(metrics: Mapping[str, Any]) -> list[str]:
     test, mean = metrics.get("test", {}), metrics.get("baselines", {}).get("mean", {})
     first = next(iter(test), "")
     return baseline_note({first: test[first]}, {"mean": mean}) if first in mean else []
+
+
+def card_page(title: str, text: str) -> str:
+    """Return the HTML page of a model card. The text of a link replaces a link to another file.
+
+    Args:
+        title: the title of the page.
+        text: the card in Markdown. HTML in it is shown as text.
+    """
+    reader = MarkdownIt("commonmark", {"html": False}).enable("table")
+    body = reader.render(RELATIVE.sub(r"\1", text))
+    return rendered("card.html", title=title, body=body)

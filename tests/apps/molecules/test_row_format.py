@@ -4,8 +4,7 @@ import pytest
 from rdkit import Chem
 
 from gattn.apps.molecules.inputs import featurise
-from gattn.apps.molecules.row_format import RowFormat, join_smiles
-from gattn.data.molecules.stereo_marks import without_stereo_marks
+from gattn.apps.molecules.row_format import RowFormat, join_smiles, without_stereo_marks
 
 TEXTS = [
     "C[C@H](N)C(=O)O", "F/C=C\\F", "N[Pt@SP1](N)(Cl)Cl", "[H]/N=C/C", "C[S@@](=O)c1ccccc1",

@@ -14,7 +14,6 @@ from gattn.apps.nodes.fields import FieldInput, whole_graph
 from gattn.apps.nodes.network import attention_weights
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.nodes.stack import residual
-from gattn.apps.nodes.stack.combination import Combination
 from gattn.apps.nodes.stack.predictor import StackedPredictor
 from gattn.apps.nodes.stack.residual import (
     LabelledNetwork,
@@ -22,6 +21,7 @@ from gattn.apps.nodes.stack.residual import (
     ResidualNetwork,
     ResidualPredictor,
 )
+from gattn.apps.nodes.stack.weights import Combination
 from tests.apps.nodes.networks import class_network
 
 NODES, FEATURES, OUTPUTS = 14, 5, 3

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from gattn.apps.serve.app import Server
-from gattn.apps.serve.card import card_page
+from gattn.apps.serve.served import card_page
 from gattn.apps.serve.server import open_runs
 from gattn.apps.serve.settings import ServeSettings
 from tests.apps.serve.clients import serving

@@ -13,7 +13,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from gattn.apps.molecules.pretrained import folder_of
-from gattn.apps.serve.card import CARD_FILE, card_page
+from gattn.apps.serve.served import CARD_FILE, card_page
 from tests.apps.serve.clients import axe_faults
 
 if TYPE_CHECKING:

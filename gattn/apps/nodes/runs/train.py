@@ -37,7 +37,6 @@ from gattn.apps.nodes.runs.splits import DRAWN, make_split, split_kind, splits_r
 from gattn.apps.nodes.sampled.reading import SizeChoice, read_for_training
 from gattn.apps.nodes.splits import has_drawn_validation
 from gattn.apps.nodes.stack.predictor import StackedPredictor
-from gattn.apps.nodes.typed.description import describe_network, node_titles
 from gattn.apps.nodes.values import as_numbers, is_missing
 from gattn.apps.report.report import Figure, Section, Table
 from gattn.apps.report.run_report import CLASSES, RunFacts, run_report
@@ -213,9 +212,15 @@ def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
             caption += f" {one} node has several classes in its {run.settings.coverage:.0%} set."
     else:
         colour = run.predicted[:, 0]
-    if run.encoded.graph.network is not None:
-        labels, kinds = node_titles(run.encoded.graph)
-        colour, names = _with_types(run, colour, names, torch.from_numpy(kinds))
+    if (network := run.encoded.graph.network) is not None:
+        labels, kinds = network.titles()
+        if names:
+            rest = len(names) - 1 + kinds[len(colour) :]
+            names = [*names, *(f"type {kind}" for kind in network.others)]
+        else:
+            # Without classes, a node of another type has the mean of the predicted numbers.
+            rest = colour.mean().expand(len(kinds) - len(colour))
+        colour = torch.cat([colour, rest])
         if wrong is not None and uncertain is not None:
             wrong, uncertain = (
                 torch.cat([mask, mask.new_zeros(len(labels) - len(mask))])
@@ -230,27 +235,6 @@ def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
         uncertain_text=f"several classes in the {run.settings.coverage:.0%} set",
     )  # fmt: skip
     return Figure(picture, "The network, its nodes coloured by prediction", caption)
-
-
-def _with_types(
-    run: NodeRun, colour: Tensor, names: list[str], kinds: Tensor
-) -> tuple[Tensor, list[str]]:
-    """Return the colours of the nodes of all types, and the names of the colours.
-
-    Args:
-        run: the run, with a typed network.
-        colour: [n] class or number of each predicted node.
-        names: names of the classes; empty for numbers.
-        kinds: [m] position of the type of each node; 0 for the predicted nodes, which come first.
-    """
-    network = run.encoded.graph.network
-    assert network is not None
-    if not names:
-        # Without classes, a node of another type has the mean of the predicted numbers.
-        rest = colour.mean().expand(len(kinds) - len(colour))
-        return torch.cat([colour, rest]), names
-    others = [f"type {kind}" for kind in network.others]
-    return torch.cat([colour, len(names) - 1 + kinds[len(colour) :]]), [*names, *others]
 
 
 @dataclass(frozen=True, eq=False)
@@ -633,7 +617,8 @@ def _summary(
     title = settings.title
     counts = f"{edges}, {features}"
     if graph.network is not None:
-        title, counts = graph.network.target, describe_network(graph.network, encoded.encoder)
+        title = graph.network.target
+        counts = f"{features}; {encoded.encoder.describe_others(graph.network)}"
     return (
         f"{title}: {plural(len(graph), 'node')}, {int(y.isfinite().sum()):,} of them with "
         f"a label ({labels}), {counts}"

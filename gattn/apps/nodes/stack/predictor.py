@@ -23,7 +23,6 @@ from gattn.apps.nodes.fields import field_size
 from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
 from gattn.apps.nodes.sampled.predictor import DEFAULTS, SampledPredictor
 from gattn.apps.nodes.settings import NodeSettings
-from gattn.apps.nodes.stack.combination import Combination
 from gattn.apps.nodes.stack.components import LABEL_FREE, Components
 from gattn.apps.nodes.stack.linear import Targets
 from gattn.apps.nodes.stack.residual import (
@@ -33,7 +32,7 @@ from gattn.apps.nodes.stack.residual import (
     with_defaults,
 )
 from gattn.apps.nodes.stack.training_nodes import TrainingNodes
-from gattn.apps.nodes.stack.weights import mean_loss
+from gattn.apps.nodes.stack.weights import Combination, mean_loss
 from gattn.apps.nodes.typed.neighbours import neighbours_of
 from gattn.apps.run.model_io import remove_prefix
 from gattn.apps.runtime.threads import limited_threads

@@ -164,6 +164,20 @@ class TypedNetwork:
         """Nodes of each type but the target, in the order of :attr:`types`."""
         return {kind: self.nodes[kind] for kind in self.types[1:]}
 
+    def titles(self) -> tuple[list[str], Tensor]:
+        """Return the names of all nodes in the order in which an attention network reads them, and
+        the position of the type of each in :attr:`types`, [m] int64.
+
+        The name of a node that is not predicted is followed by its type.
+        """
+        names = [
+            f"{name} ({kind})" if place else str(name)
+            for place, kind in enumerate(self.types)
+            for name in self.nodes[kind].names
+        ]
+        sizes = torch.tensor(list(map(self.size, self.types)))
+        return names, torch.arange(len(sizes)).repeat_interleave(sizes)
+
     def size(self, kind: str) -> int:
         """Return the number of nodes of a type."""
         return len(self.nodes[kind])
