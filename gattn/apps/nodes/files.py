@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.edge_ends import are_ends, named_ends
-from gattn.apps.nodes.reading import UNDIRECTED, from_data, from_networkx
+from gattn.apps.nodes.reading import UNDIRECTED, from_data, from_networkx, graph_of_ends
 from gattn.apps.nodes.sources import CITATION, check_graph_file
-from gattn.apps.nodes.tables import TABLES, graph_of_ends, read_table
 from gattn.apps.nodes.typed.relations import parse_sources
 from gattn.apps.nodes.typed.tables import typed_graph
 from gattn.apps.nodes.values import CellRules, SourceTable
+from gattn.apps.tables.csv_table import open_table
 from gattn.apps.tables.encoding import read_text
+from gattn.apps.tables.formats import open_parquet
 from gattn.apps.tables.numbers import NumberFormat, classify
 from gattn.data import load_citation
 
@@ -424,6 +425,10 @@ def _is_header(rows: Sequence[Sequence[str]]) -> bool:
     )
 
 
+TABLES = (".csv", ".tsv", ".parquet")
+"""Suffixes of the files of tables."""
+TEXTS = ("string", "large_string")
+"""Arrow's names of the types of texts."""
 MARKUP = (".graphml", ".gml", ".gexf")
 LISTS = (".edgelist", ".edges", ".txt")
 ROUNDED = re.compile(r"\d([.,]\d+)?E\+\d\d")
@@ -431,6 +436,45 @@ ROUNDED = re.compile(r"\d([.,]\d+)?E\+\d\d")
 
 
 ONE_TABLE = "--source, --target and --bipartite are for a single table or list of edges"
+
+
+def read_table(
+    path: Path, encoding: str | None, cells: CellRules, *, compact: bool = False
+) -> SourceTable:
+    """Read a CSV table, whose cells are texts or None for an empty cell, or a Parquet table, whose
+    columns keep their types.
+
+    Args:
+        path: the file.
+        encoding: text encoding of a CSV file; None to detect it.
+        cells: rules for reading the attributes.
+        compact: True to store equal texts of a Parquet table once, as categories.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        GraphError: the file has another ending, is empty, or a row has another number of cells
+            than the header.
+        ValueError: a CSV file is not valid text in the encoding, or a file is not a Parquet file.
+    """
+    if path.suffix.lower() not in TABLES:
+        raise GraphError(f"{path} must end in {', '.join(TABLES)}")
+    if not path.stat().st_size:
+        raise GraphError(f"{path} is empty; expected a table")
+    if path.suffix.lower() == ".parquet":
+        with open_parquet(path) as file:
+            texts = [field.name for field in file.schema_arrow if str(field.type) in TEXTS]
+        options: dict[str, Any] = {"read_dictionary": texts, "memory_map": True} if compact else {}
+        with open_parquet(path, **options) as file:
+            table = file.read(use_pandas_metadata=True).to_pandas(split_blocks=compact)
+        return SourceTable(table, range(1, len(table) + 1), cells=cells)
+    table = open_table(path, encoding=encoding)
+    rows = list(table.rows())
+    bad = next((row for row in rows if row.problem), None)
+    if bad is not None:
+        raise GraphError(f"{path}, line {bad.line}: {bad.problem}")
+    texts = [[cell if cell.strip() else None for cell in row.cells] for row in rows]
+    frame = pd.DataFrame(texts, columns=list(table.columns), dtype=object)
+    return SourceTable(frame, [row.line for row in rows], table.separator, cells)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,9 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Nodes, attributed_graph
-from gattn.apps.nodes.edge_ends import named_ends
+from gattn.apps.nodes.edge_ends import NamedEnds, check_header, named_ends, named_nodes
 from gattn.apps.nodes.edge_table import EdgeTable
 from gattn.apps.nodes.splits import MASKS
-from gattn.apps.nodes.tables import graph_of_ends
 from gattn.apps.nodes.typed.network import TypedNetwork
 from gattn.apps.nodes.typed.relations import Relation, by_relation
 from gattn.apps.nodes.typed.tables import choose_target, titled, typed_graph, typed_network_graph
@@ -305,3 +304,70 @@ def _arrays(data: Any, names: Iterable[str]) -> Iterator[tuple[str, NDArray]]:
         value = data.get(name)
         if value is not None:
             yield name, value.numpy(force=True) if isinstance(value, Tensor) else np.asarray(value)
+
+
+def graph_of_ends(
+    edges: NamedEnds,
+    nodes: SourceTable | None,
+    *,
+    directed: bool = False,
+    notes: Sequence[str] = (),
+    compact: bool = False,
+    bipartite: bool | None = None,
+    header: bool = True,
+) -> AttributedGraph:
+    """Build a graph from edges and, optionally, a table of nodes.
+
+    The name of a node is in the column ``id`` (or ``node``, ``name``), else in the table's index if
+    the index has a name, else in the first column that does not contain row numbers. Such a column,
+    which ``to_csv`` of pandas writes first, contains the names of the nodes only if more of the
+    names in the edges occur in it than in the next column. It has different whole numbers and no
+    name (or ``Unnamed: 0``), or is called ``index`` or ``level_0``.
+
+    Edges to nodes that are not in the table of nodes are left out.
+
+    Args:
+        edges: the edges, as names of nodes.
+        nodes: table with a row for each node, in order; None if the nodes are the ends of edges.
+        directed: True if messages follow the direction of edges only.
+        notes: sentences about earlier decisions of the readers.
+        compact: True for compact edges.
+        bipartite: True if equal names of a source and a destination are different nodes.
+        header: True if the names of the columns of edges must not look like an edge.
+
+    Returns:
+        The graph.
+
+    Raises:
+        GraphError: the header of the table of edges is an edge, the name of a node is missing or
+            occurs twice, no edge joins two nodes of the table, or nodes of two kinds may have
+            equal names.
+    """
+    if nodes is not None and bipartite:
+        raise GraphError(
+            "--bipartite is for edges without a table of nodes, because names of a table differ"
+        )
+    if bipartite:
+        edges = edges.of_two_kinds()
+    elif nodes is None and bipartite is None:
+        edges.check_kinds()
+    first, second = edges.columns
+    way = (
+        f"point from column {first!r} to column {second!r}; messages follow this direction."
+        if directed
+        else f"join the nodes in columns {first!r} and {second!r}; messages are sent both ways."
+    )
+    notes = [*notes, f"Edges {way}", *edges.choice.notes]
+    named = pd.unique(np.concatenate([edges.source.names, edges.destination.names]))
+    if nodes is None:
+        read = Nodes(list(named), pd.DataFrame(index=range(len(named))))
+    else:
+        read, decisions = named_nodes(nodes, named)
+        notes += decisions
+    if header:
+        check_header(first, second, read.names)
+    table, left_out, decisions = edges.join(read, read, compact=compact)
+    return attributed_graph(
+        read, table, directed=directed, notes=[*notes, *decisions], left_out=left_out,
+        compact=compact,
+    )  # fmt: skip

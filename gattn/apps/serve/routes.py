@@ -22,7 +22,7 @@ from gattn.apps.run.model_io import coverage_of
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.gate import REPORT_POLICY
 from gattn.apps.serve.links import ServedLinks
-from gattn.apps.serve.molecules import ServedMolecules, draw_plain
+from gattn.apps.serve.molecules import ServedMolecules, draw_plain, read_csv_body
 from gattn.apps.serve.nodes import ServedNetwork, ServedNodes
 from gattn.apps.serve.schemas import (
     ErrorMessage,
@@ -39,7 +39,6 @@ from gattn.apps.serve.schemas import (
     PredictRequest,
     TableAnswer,
 )
-from gattn.apps.serve.tables import read_csv_body
 from gattn.apps.tables.csv_table import visible
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.nodes.edge_ends import named_ends
 from gattn.apps.nodes.labels import encode_classes, find_classes, read_labels
-from gattn.apps.nodes.reading import read_graph
-from gattn.apps.nodes.tables import graph_of_ends
+from gattn.apps.nodes.reading import graph_of_ends, read_graph
 from gattn.apps.nodes.values import CellRules, SourceTable
 from tests.apps.cli.commands import runner
 from tests.pictures import leave_blank

@@ -13,7 +13,7 @@ from gattn.apps.nodes.files import GraphReading, read_graph_file
 from gattn.apps.nodes.runs.config import override, parse_memory
 from gattn.apps.nodes.runs.predict import predict_graph
 from gattn.apps.nodes.runs.train import train_run
-from gattn.apps.nodes.sampled.training import SampledInputs
+from gattn.apps.nodes.sampled.predictor import SampledInputs
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.nodes.stack.propagation import Neighbours
 from gattn.apps.nodes.stack.residual import ResidualNetwork

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,13 +16,15 @@ from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.fields import Field, FieldInput, read_features
 from gattn.apps.nodes.network import attention_weights
 from gattn.apps.nodes.predictor import NodeProblem
-from gattn.apps.nodes.sampled.training import SampledInputs, fit_sampled
 from gattn.apps.nodes.scratch import pieces, sample
 from gattn.apps.nodes.stack.residual import ResidualPredictor
 from gattn.apps.runtime.threads import limited_threads
 from gattn.graph import Graph
+from gattn.graph.sorting import lay_out_rows
+from gattn.layout.layout import INT32_END
 from gattn.models import layerwise_inference
 from gattn.sampling import NeighborSampler
+from gattn.sampling.batch import Sample
 
 DEFAULTS = {"dropout": 0.1, "learning_rate": 4e-3, "weight_decay": 1e-4}
 """Settings of this network in a stack that replace the default settings of
@@ -36,6 +40,86 @@ NODE_FANOUT = 1024
 """Maximum number of edges into a single node whose attention weights are computed."""
 ALL = 1 << 62
 """Size of a graph for which all threads are used."""
+BATCH, FANOUT, LATER_FANOUT = 1024, 10, 5
+"""Number of training nodes in a step; number of neighbours that are sampled for each of them, and
+for each node in later hops.
+"""
+SEEDS, MOST_EPOCHS = 2_000_000, 40
+"""Number of training nodes in all steps together, and maximum number of epochs."""
+CHECKED_NODES = 20_000
+"""Maximum number of validation nodes whose loss is computed after each epoch."""
+
+
+@dataclass(frozen=True, eq=False)
+class SampledInputs:
+    """Features and edges from which neighbourhoods are sampled.
+
+    Attributes:
+        x: [n, d] float32 features, dense or ``torch.sparse_csr``.
+        graph: the edges.
+        terms: features and biases of the edges, by the name of a layer's argument.
+    """
+
+    x: Tensor
+    graph: Graph
+    terms: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, graph: AttributedGraph, x: Tensor) -> SampledInputs:
+        """Return the inputs of a graph whose edges are sorted by destination, and its features."""
+        return cls(x, _sorted_graph(graph.edge_index, len(graph)), graph.edge_terms)
+
+    def batch(self, sample: Sample) -> FieldInput:
+        """Return the input of a network for the seeds of a sample."""
+        terms = tuple(
+            {name: one[sample.edges[: graph.num_edges]] for name, one in self.terms.items()}
+            for graph in sample.layer_graphs
+        )
+        layers = tuple((graph, graph.num_dst) for graph in sample.layer_graphs)
+        field = Field(sample.nodes, layers)
+        return FieldInput(read_features(self.x, sample.nodes), field, terms)
+
+
+def _sorted_graph(edges: Tensor, nodes: int) -> Graph:
+    """Return the graph of edges [2, e] that are sorted by destination and then by source."""
+    kind = torch.int32 if max(nodes, edges.shape[1]) < INT32_END else torch.int64
+    source, destination = edges.to(kind)
+    rowptr = torch.zeros(nodes + 1, dtype=kind)
+    torch.cumsum(torch.bincount(destination, minlength=nodes), 0, out=rowptr[1:])
+    return Graph.from_layout(
+        lay_out_rows(rowptr, source, torch.arange(len(source), dtype=kind), nodes)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SampledBatches:
+    """Nodes of one part of the data, whose neighbourhoods are sampled for each batch.
+
+    Attributes:
+        inputs: features and edges of the graph.
+        sampler: sampler of the neighbourhoods.
+        nodes: [k] the nodes of the part.
+        target: [k, 1] their labels.
+        is_fixed: True to sample the same neighbours in each epoch.
+    """
+
+    inputs: SampledInputs
+    sampler: NeighborSampler
+    nodes: Tensor
+    target: Tensor
+    is_fixed: bool
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def batch(self, positions: Tensor) -> tuple[Any, Tensor, None]:
+        """Return the neighbourhoods of the nodes at these positions, their labels [b, 1], and None,
+        because all losses have the factor 1. If the batches are fixed, the first position is the
+        seed of the neighbourhoods; otherwise torch's random generator draws it.
+        """
+        seed = int(positions[0] if self.is_fixed else torch.randint(1 << 62, ()))
+        sample = self.sampler.sample(self.nodes[positions], random_seed=seed)
+        return self.inputs.batch(sample), self.target[positions], None
 
 
 class SampledPredictor(ResidualPredictor):
@@ -53,12 +137,31 @@ class SampledPredictor(ResidualPredictor):
     ) -> History:
         """Train the network on samples of neighbours, and return its history; see
         :meth:`NodePredictor.fit`. Raises TrainingError if the loss is not finite.
+
+        After each epoch, the loss on sampled neighbourhoods of at most 20,000 validation nodes is
+        computed. At the end, the network has the weights of the epoch with the lowest loss.
         """
+        # The training loop takes long to import.
+        from gattn.apps.fitting.loop import LoopSettings, fit_network
+
+        inputs, val = self._sampled(problem.graph, problem.x), problem.val
+        if len(val) > CHECKED_NODES:
+            generator = torch.Generator().manual_seed(self.settings.seed)
+            val = val[torch.randperm(len(val), generator=generator)[:CHECKED_NODES].sort().values]
+        later = [LATER_FANOUT] * (self.settings.layers - 1)
+        sampler = NeighborSampler(inputs.graph, (FANOUT, *later))
+        part, checked = (
+            SampledBatches(inputs, sampler, nodes, y[nodes, None].float(), nodes is val)
+            for nodes in (problem.train, val)
+        )
+        epochs = min(self.settings.epochs, MOST_EPOCHS, max(1, SEEDS // max(len(problem.train), 1)))
+        loop = LoopSettings(
+            epochs=epochs, patience=epochs, batch_size=BATCH, validation_batches=1, average=0.0,
+            learning_rate=self.settings.learning_rate, weight_decay=self.settings.weight_decay,
+            seed=self.settings.seed,
+        )  # fmt: skip
         with limited_threads(ALL, threads):
-            return fit_sampled(
-                self.network, self.loss, self._sampled(problem.graph, problem.x), y,
-                problem.train, problem.val, self.settings, on_epoch,
-            )  # fmt: skip
+            return fit_network(self.network, self.loss, part, checked, loop, on_epoch=on_epoch)
 
     def _sampled(self, graph: AttributedGraph, x: Tensor | None = None) -> SampledInputs:
         """Return the inputs for sampling from a graph, given the features x of its nodes, or None
