@@ -18,7 +18,7 @@ LIMIT = 15.0
 CENSORED = np.array([f">{LIMIT:g}" if y > LIMIT else y for y in LENGTH], dtype=object)
 
 
-def test_cell_with_a_relation_is_read_as_two_limits():
+def test_cell_with_an_inequality_sign_is_read_as_two_limits():
     for cell, ends in (
         (">10", (10, np.inf)),
         (">= 10", (10, np.inf)),
@@ -37,7 +37,7 @@ def test_cell_with_a_relation_is_read_as_two_limits():
             assert np.isnan(parsed)
 
 
-def test_array_with_relations_is_read_as_limits():
+def test_array_with_inequality_signs_is_read_as_limits():
     exact, bounds = find_bounds(np.array([[">10", 1.0], [None, "<2"], ["3", np.nan]], dtype=object))
     assert exact.tolist()[0] == [None, 1.0]
     assert bounds[0].tolist() == [[10, np.inf], [1, 1]]
@@ -70,7 +70,7 @@ def test_truncated_normal_mean_equals_the_mean_of_samples():
 
 
 @pytest.mark.parametrize("model", ["attention", "gp"])
-def test_training_with_lower_limits_raises_predictions_of_limited_rows(model):
+def test_training_with_lower_limits_increases_predictions_for_limited_molecules(model):
     options = {**TINY, "epochs": 40, "batch_size": 8, "learning_rate": 1e-2, "model": model}
     short = LENGTH <= LIMIT
     waves = np.sin(3 * LENGTH)  # gives no hint that long molecules have large values
@@ -85,13 +85,13 @@ def test_training_with_lower_limits_raises_predictions_of_limited_rows(model):
 
 
 @pytest.mark.parametrize("loss", ["mae", "bounded-mae", "bounded-mse"])
-def test_bounded_loss_without_limits_equals_the_plain_loss(loss):
+def test_without_limits_bounded_mse_gives_the_same_predictions_as_mse_and_mae_gives_others(loss):
     model = MoleculeRegressor(**TINY, model="attention", loss_function=loss).fit(SMILES, LENGTH)
     expected = MoleculeRegressor(**TINY, model="attention").fit(SMILES, LENGTH).predict(SMILES)
     assert np.allclose(model.predict(SMILES), expected) == (loss == "bounded-mse")
 
 
-def test_censored_labels_without_a_bounded_loss_raise_error():
+def test_censored_labels_raise_error_without_a_bounded_loss_or_without_a_measured_value():
     with pytest.raises(ValueError, match="y must contain numbers"):
         MoleculeRegressor(**TINY).fit(SMILES, CENSORED)
     with pytest.raises(ValueError, match="bounded-mse reads censored labels as limits; leave"):

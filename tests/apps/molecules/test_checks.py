@@ -152,7 +152,7 @@ def test_check_table_reports_a_column_that_encodes_the_target_classes(tmp_path):
     assert "'code'" in copies[0]
 
 
-def test_check_table_reports_labels_with_relations_as_censored(tmp_path):
+def test_check_table_reports_labels_with_a_relation_column_as_censored(tmp_path):
     rows = [
         {"smiles": "C" * (i + 1), "Standard Relation": "'>'" if i % 4 == 0 else "'='",
          "y": 5 + i / 9} for i in range(40)
@@ -162,7 +162,7 @@ def test_check_table_reports_labels_with_relations_as_censored(tmp_path):
     assert [(f.kind, len(f.details)) for f in findings if f.target == "y"][:1] == [("censored", 10)]
 
 
-def test_check_table_raises_error_for_another_encoding_without_the_option(tmp_path):
+def test_check_table_raises_error_for_text_that_is_not_utf_8_unless_its_encoding_is_set(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes("smiles,y,unit\nCCO,1,\u00b5M\nCCN,2,\u00b5M\n".encode("latin-1"))
     with pytest.raises(ValueError, match="is not UTF-8 text: byte 0xb5 in line 2"):

@@ -224,7 +224,7 @@ def test_predicted_classes_have_the_type_of_the_labels(labels):
     assert model.score(SMILES, y) == np.mean(model.predict(SMILES) == np.asarray(y))
 
 
-def test_labels_of_every_numeric_type_are_read_exactly():
+def test_numeric_labels_are_read_from_texts_decimals_masked_arrays_series_and_tensors():
     for y, expected in (
         (["1.5", "-2", " NA ", ""], [1.5, -2, None, None]),
         ([Decimal("1.5"), None, pd.NA, np.float32(2)], [1.5, None, None, 2]),
@@ -274,7 +274,9 @@ def test_fit_with_a_validation_set_calibrates_intervals_and_an_empty_set_raises_
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_loaded_molecule_model_predicts_like_the_saved_model(kind, regressor, classifier, tmp_path):
+def test_loaded_molecule_model_gives_the_same_predictions_as_the_saved_model(
+    kind, regressor, classifier, tmp_path
+):
     model = regressor if kind is MoleculeRegressor else classifier
     model.save(tmp_path / "model")
     again = kind.load(tmp_path / "model")
@@ -289,7 +291,7 @@ def test_loaded_molecule_model_predicts_like_the_saved_model(kind, regressor, cl
         kind.load(tmp_path)
 
 
-def test_loading_a_model_of_another_feature_version_raises_error(regressor, tmp_path):
+def test_loading_a_model_of_another_feature_version_or_estimator_raises_error(regressor, tmp_path):
     regressor.save(tmp_path)
     tensors, card = read_model(tmp_path)
     facts = dict(card["predictor"])
@@ -302,7 +304,7 @@ def test_loading_a_model_of_another_feature_version_raises_error(regressor, tmp_
         MoleculeRegressor.from_state(tmp_path, tensors, nodes)
 
 
-def test_rdkit_molecules_are_predicted_like_their_smiles(regressor):
+def test_rdkit_molecules_have_the_same_predictions_as_their_smiles(regressor):
     molecules = list(map(MolFromSmiles, SMILES[:4]))
     expected = regressor.predict(SMILES[:4])
     for rows in (molecules, pd.Series(molecules), pd.DataFrame({"mol": molecules})):

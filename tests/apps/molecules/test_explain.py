@@ -44,7 +44,7 @@ def pair(inputs):
     return fitted(inputs, ensemble=2)
 
 
-def test_explanations_have_the_mean_and_std_of_the_prediction(inputs, pair):
+def test_explanations_contain_the_same_mean_and_std_as_the_prediction(inputs, pair):
     predicted = pair.predict(inputs)
     explanations = explain(pair, inputs)
     assert len(explanations) == len(inputs)

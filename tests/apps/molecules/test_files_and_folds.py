@@ -133,7 +133,9 @@ def test_cross_validation_reports_mean_and_standard_error_of_its_folds(tmp_path,
             train_repeats(override(None, {**GP, "data": table, **change}), tmp_path / "x", folds=3)
 
 
-def test_replicates_have_different_seeds_unless_the_split_is_fixed(tmp_path, monkeypatch):
+def test_replicates_have_different_random_splits_and_a_fixed_split_gives_a_note(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr("gattn.apps.molecules.runs.repeats.processor_count", lambda: 1)
     table = write(tmp_path / "all.csv", SMILES)
     summary = train_repeats(override(None, {**GP, "data": table}), tmp_path / "runs", replicates=2)

@@ -48,7 +48,7 @@ def test_every_network_is_initialised_from_the_encoder_and_trained(encoder):
         assert not torch.equal(encoder_of(network)["atoms.weight"], stored["atoms.weight"])
 
 
-def test_weights_of_a_run_initialise_a_model_of_another_task(tmp_path):
+def test_weights_of_a_trained_regressor_initialise_a_classifier(tmp_path):
     first = MoleculeRegressor(**SMALL).fit(SMILES, Y)
     first.save(tmp_path / "run")
     second = MoleculeClassifier(
@@ -107,7 +107,7 @@ def test_foundation_without_a_network_or_of_another_version_raises_error(tmp_pat
             read_foundation(tmp_path / version)
 
 
-def test_foundation_from_a_run_of_atoms_raises_error() -> None:
+def test_foundation_from_an_atom_model_raises_error() -> None:
     atoms = Foundation("run", MoleculeSettings(), {"atoms.weight": torch.zeros(1)})
     with pytest.raises(ValueError, match="run of atoms or bonds"):
         atoms.check(MoleculeSettings())

@@ -132,7 +132,9 @@ def test_added_molecules_do_not_change_gaussian_process_hyperparameters() -> Non
 
 
 @pytest.mark.parametrize("variance", [True, False])
-def test_leave_out_prediction_of_a_group_equals_a_fit_to_the_other_groups(variance: bool) -> None:
+def test_leave_out_prediction_of_a_group_equals_that_of_a_process_without_the_group(
+    variance: bool,
+) -> None:
     train, y = random_molecules(40)
     y[3, 1] = y[30, 0] = torch.nan
     model = fitted(train, y, variance=variance)

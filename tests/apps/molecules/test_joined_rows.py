@@ -57,7 +57,7 @@ def test_invalid_molecule_of_a_pair_leaves_out_only_its_row():
         assert message in error
 
 
-def test_loaded_model_of_two_molecules_gives_the_predictions_of_the_saved_model(tmp_path):
+def test_loaded_model_of_two_molecules_gives_the_same_predictions_as_the_saved_model(tmp_path):
     model = fitted(model="gp")
     assert model.score(ROWS, Y) > 0.99
     model.save(tmp_path / "model")

@@ -85,7 +85,7 @@ def test_molecule_classifier_separates_three_classes(model, tmp_path):
     assert np.shape(refitted.predict_proba(SMILES)) == (60, 2)
 
 
-def test_run_of_three_classes_writes_metrics_predictions_and_explanations(tmp_path):
+def test_train_predict_evaluate_and_explain_accept_three_classes(tmp_path):
     table = tmp_path / "kinds.csv"
     table.write_text("smiles,kind\n" + "".join(f"{s},{n}\n" for s, n in zip(SMILES, NAMES)))
     changes = {"model": "gp", "data": str(table), "target": ("kind",), "workers": 1}

@@ -36,7 +36,9 @@ def test_molecule_network_does_not_depend_on_batch_or_order_of_atoms() -> None:
     assert alone.shape == (1, 3)
 
 
-def test_explain_path_lists_the_kernel_of_a_network_or_the_reason_for_its_layers() -> None:
+def test_explain_path_lists_one_kernel_for_a_molecule_network_or_why_it_runs_layer_by_layer() -> (
+    None
+):
     network = MoleculeNetwork(SETTINGS, 1).eval()
     batch = batch_molecules([smiles_to_data(text) for text in ("CCO", "C", "c1ccccc1")])
     (record,) = explain_path(network, batch).records
@@ -59,7 +61,7 @@ def test_explain_path_lists_the_kernel_of_a_network_or_the_reason_for_its_layers
 CHAINS = ["C" * n + end for n in range(1, 9) for end in ("O", "N", "C(=O)O", "c1ccccc1")]
 
 
-def test_count_columns_have_mean_zero_and_half_are_dropped_in_training():
+def test_standardised_fingerprint_counts_have_mean_zero_and_half_are_dropped_in_training():
     inputs = featurise([*CHAINS, "Cl"]).inputs
     parts = (batch_inputs(some, counts=True) for some in (inputs[:20], inputs[20:]))
     columns = MoleculeColumns.fit(parts).eval()
@@ -74,7 +76,7 @@ def test_count_columns_have_mean_zero_and_half_are_dropped_in_training():
     assert abs(float((values == 0).double().mean()) - columns.missing) < 0.05
 
 
-def test_more_count_columns_are_dropped_if_molecules_are_less_similar():
+def test_more_fingerprint_counts_are_dropped_in_training_if_molecules_are_less_similar():
     part = featurise(CHAINS).inputs, torch.zeros(32, 1), torch.ones(32)
     for similarity, missing in ((0.59, 0.8), (0.6, 0.5)):
         batches = MoleculeBatches(*part, columns=True, similarity=similarity)
@@ -89,7 +91,7 @@ def attention_model():
     return MoleculePredictor.fit(train, val, TASKS["regression"], settings)
 
 
-def test_restored_network_with_count_columns_predicts_as_the_original():
+def test_restored_network_with_descriptors_and_counts_predicts_as_the_original():
     model, new = attention_model(), featurise(["CCCCS", "OCCO"]).inputs
     network: Any = model.networks[0]
     assert network.head[0].in_features == 5 * 16 + len(network.columns.mean)

@@ -63,7 +63,7 @@ def test_splits_of_different_molecules_give_no_note_on_overlaps():
         " CCO ", "[H:9]OCC", "[H]C([H])([H])C([H])([H])O[H]",
     ],
 )  # fmt: skip
-def test_molecule_in_two_splits_is_counted_for_any_equivalent_smiles(writing):
+def test_molecule_in_two_splits_is_counted_for_each_equivalent_smiles(writing):
     for pair in PAIRS:
         a, b = pair.split("/")
         facts = with_others(**{a: [("CCO", 1.0), ("CCO", 1.0)], b: [(writing, 1.0)]})

@@ -54,7 +54,9 @@ def assert_equal(one: Prediction, other: Prediction) -> None:
 
 
 @pytest.mark.parametrize("model", ["stacked", "attention", "gp"])
-def test_restored_predictor_predicts_as_the_original_predictor(model: str) -> None:
+def test_restored_predictor_gives_the_same_predictions_as_the_original_predictor(
+    model: str,
+) -> None:
     inputs, y = chains_and_targets()
     predictor = fitted(y, model=model, ensemble=2)
     tensors, facts = predictor.state()

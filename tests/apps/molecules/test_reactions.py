@@ -99,7 +99,7 @@ REACTIONS = [
 ]
 
 
-def test_loaded_model_of_reactions_gives_the_predictions_of_the_saved_model(tmp_path):
+def test_loaded_model_of_reactions_gives_the_same_predictions_as_the_saved_model(tmp_path):
     y = np.arange(len(REACTIONS), dtype=float)
     model = MoleculeRegressor(reaction=True, epochs=2, width=16, heads=2, add_h=True)
     model.fit(REACTIONS, y).save(tmp_path / "model")

@@ -28,7 +28,7 @@ def read(table, targets=("Standard Value",), relation="", **options):
     return read_source(settings, **options)
 
 
-def test_labels_with_a_relation_raise_error_without_the_option_censored(table):
+def test_labels_with_a_relation_column_raise_error_without_option_censored(table):
     with pytest.raises(ValueError, match=r"column 'Standard Relation'.*bounded-mse.*--censored"):
         read(table)
     labels = read(table, style=NumberFormat(censored="limit")).labels
@@ -74,7 +74,7 @@ def test_classes_that_differ_only_in_case_give_a_note():
         read_labels([[x] for x in ("Yes", "no", "No")], ["y"], "classification")
 
 
-def test_training_on_labels_over_many_decades_suggests_the_option_for_logarithms(tmp_path):
+def test_training_on_labels_over_many_decades_suggests_target_transform_log10(tmp_path):
     path, lines = tmp_path / "t.csv", []
     path.write_text("smiles,y\n" + "".join(f"{'C' * i},{10.0**i}\n" for i in range(1, 13)))
     settings = override(None, {"data": str(path), "target": ("y",), "workers": 1})

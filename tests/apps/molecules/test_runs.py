@@ -85,7 +85,7 @@ def test_labels_of_zero_one_and_texts_raise_error_that_asks_for_the_task(words):
         assert labels.counts["y"]["left_out"] == len(words)
 
 
-def test_labels_that_do_not_fit_the_task_raise_error_with_counts():
+def test_labels_that_do_not_fit_the_task_raise_error_that_describes_them():
     for cells, task, message in (
         (["0", "1", "2"] * 4, "classification", r"it has 3: 0 \(4 labels, first in line 1\), 1"),
         (["yes", "no", "maybe"] * 4, "classification", r"3: 'maybe' \(4 labels, first in line 3"),
@@ -111,7 +111,7 @@ def test_words_that_are_read_as_missing_classes_give_a_note():
     assert labels.counts["y"] == {"read": 6, "missing": 6, "left_out": 0, "censored": 0}
 
 
-def test_labels_of_an_evaluation_may_all_be_equal():
+def test_equal_labels_are_accepted_for_an_evaluation():
     for cell, task in (("3", "regression"), ("1", "classification")):
         labels = read_labels([[cell], [cell]], ["y"], task, learnable=False)
         assert labels.y.tolist() == [[float(cell)], [float(cell)]]
@@ -143,7 +143,7 @@ def test_row_whose_decimal_comma_splits_a_number_raises_error(tmp_path, row, mes
     assert [bad.row for bad in source.bad] == [30]
 
 
-def test_invalid_settings_of_a_molecule_run_raise_error():
+def test_invalid_settings_of_molecule_training_raise_error():
     for options, message in (
         ({"epoch": 3}, "unknown setting epoch"),
         ({"seed": 2**70}, "seed must be a whole number, at least 0 and at most 2147483647"),

@@ -53,7 +53,7 @@ def test_predictions_and_metrics_scale_with_the_unit_of_the_labels(of_one, scale
     assert other_intervals["mean_width"] / scale == pytest.approx(intervals["mean_width"], rel=1e-6)
 
 
-def test_scale_of_labels_is_one_only_if_all_values_are_equal() -> None:
+def test_scale_of_labels_is_one_only_if_all_values_are_equal_or_missing() -> None:
     nan = float("nan")
     values = torch.tensor(
         [[0.1, 1e6, 1e-200, nan], [0.1, 1e6 + 1e-3, 3e-200, nan], [0.1, nan, nan, nan]],

@@ -159,7 +159,7 @@ def test_invalid_column_of_edges_raises_error_with_its_reason(rows, columns, mes
         read_edge_columns(_graph(rows), EdgeColumns(**columns))
 
 
-def test_column_of_edges_without_information_gives_a_note():
+def test_constant_zero_or_date_column_of_edges_gives_a_note():
     for rows, columns, message in (
         ("a,b,2,x\nb,c,2,y\n", {"weight": "w"}, "is constant: the weights have no effect"),
         ("a,b,2,x\nb,c,1,x\n", {"type": "kind"}, "has no effect: all edges are of type 'x'"),
@@ -216,7 +216,7 @@ OPTIONS = {"edge_weight": "strength", "edge_type": "kind"}
 SMALL = NodeSettings(epochs=3, width=8, heads=2)
 
 
-def test_prediction_by_a_run_raises_error_if_an_edge_column_is_missing(tmp_path):
+def test_predict_graph_gives_the_training_predictions_or_an_error_without_an_edge_column(tmp_path):
     edges, nodes = _network()
     data, table = _write(tmp_path, edges, nodes)
     run, reading = tmp_path / "run", GraphReading(nodes=table)

@@ -60,7 +60,9 @@ def test_node_classifier_of_each_attention_layer_learns_two_communities(model):
         assert np.allclose(into[np.unique(edges[1])], 1, atol=1e-5)
 
 
-def test_loaded_node_classifier_gives_the_predictions_of_the_saved_classifier(fitted, tmp_path):
+def test_loaded_node_classifier_gives_the_same_predictions_as_the_saved_classifier(
+    fitted, tmp_path
+):
     fitted.save(tmp_path / "model")
     again = NodeClassifier.load(tmp_path / "model")
     assert (again.predict_proba(fitted.graph_) == fitted.predict_proba()).all()
@@ -75,7 +77,7 @@ def test_loaded_node_classifier_gives_the_predictions_of_the_saved_classifier(fi
         NodeClassifier.from_state(tmp_path, tensors, {**card, "predictor": {}})
 
 
-def test_fit_of_nodes_to_missing_or_equal_labels_raises_error():
+def test_fit_of_node_estimators_to_invalid_labels_raises_error():
     for labels, message in (
         (["a"] * 4, "at least two classes; there is one: 'a'"),
         ([None] * 4, "there is none"),
@@ -93,7 +95,7 @@ def test_fit_of_nodes_to_missing_or_equal_labels_raises_error():
 
 
 @pytest.mark.filterwarnings("ignore:The network is not that of the training")
-def test_invalid_attribute_or_graph_of_a_node_estimator_raises_error(fitted):
+def test_invalid_graph_attributes_or_labels_of_a_node_estimator_raise_error(fitted):
     graph = _two_groups()
     with pytest.raises(GraphError, match="no attribute 'nothing'"):
         NodeClassifier(features=["nothing"]).fit(graph)

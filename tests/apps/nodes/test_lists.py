@@ -52,7 +52,9 @@ def test_edge_list_is_read_with_one_separator_for_the_whole_file(tmp_path):
         ("\t", False, "Graph"),
     ],
 )  # fmt: skip
-def test_edge_list_of_networkx_is_read_with_any_delimiter(tmp_path, delimiter, data, kind):
+def test_edge_list_of_networkx_is_read_with_each_delimiter_and_data_option(
+    tmp_path, delimiter, data, kind
+):
     source = getattr(networkx, kind)()
     source.add_edge("ann", "bob", weight=1.0, kind="friend", tags=["a", "b"], note="x {y}, z")
     source.add_edge("bob", "cem", weight=0.5, kind="boss, too")

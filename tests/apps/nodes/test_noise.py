@@ -12,7 +12,7 @@ from gattn.apps.nodes.settings import NodeSettings
 from gattn.draw import draw_network
 
 
-def test_run_on_random_labels_reports_a_model_no_better_than_a_constant(tmp_path, monkeypatch):
+def test_training_on_random_labels_reports_a_model_no_better_than_a_constant(tmp_path, monkeypatch):
     """Nearly every set has both classes, so that the picture explains hollow nodes."""
     texts = []
 

@@ -104,7 +104,7 @@ def both_graphs(folder, name, **options):
 @pytest.mark.parametrize(
     ("name", "directed"), [*((name, False) for name in COLUMNS), ("type", True)]
 )
-def test_compact_graph_has_the_inputs_and_means_of_the_whole_graph(
+def test_compact_graph_has_the_same_edge_inputs_and_neighbour_means_as_the_whole_graph(
     tmp_path, monkeypatch, name, directed
 ):
     # The features are written to a file, in several pieces.
@@ -169,7 +169,9 @@ def test_training_samples_neighbours_if_the_memory_limit_is_small(trained):
     assert all(row.prediction in row.set.split("|") for row in test.itertuples() if row.set)
 
 
-def test_sampled_training_depends_on_the_seed_and_not_on_the_format_of_tables(tmp_path, trained):
+def test_sampled_training_repeats_its_weights_and_does_not_depend_on_the_table_format(
+    tmp_path, trained
+):
     folder, metrics, _, paths, edges, nodes = trained
     again, _, _ = sampled_run(tmp_path, paths, "again")
     weights = [(run / "weights.safetensors").read_bytes() for run in (folder, again)]
@@ -182,7 +184,7 @@ def test_sampled_training_depends_on_the_seed_and_not_on_the_format_of_tables(tm
     assert any("only edges in Parquet are read with little memory" in line for line in lines)
 
 
-def test_sampled_model_reads_labels_only_in_the_training_network(tmp_path, trained):
+def test_sampled_model_reads_labels_only_to_predict_the_training_graph(tmp_path, trained):
     folder, _, _, _, edges, nodes = trained
     shuffled = edges.sample(frac=1, random_state=1), nodes.sample(frac=1, random_state=0)
     again = write_parquet(tmp_path / "again", *shuffled)
@@ -198,7 +200,7 @@ def test_sampled_model_reads_labels_only_in_the_training_network(tmp_path, train
     assert probabilities(table).sum(axis=1) == pytest.approx(1, abs=1e-4)
 
 
-def test_sampled_model_predicts_numbers_from_numbers_and_texts(tmp_path):
+def test_sampled_regressor_learns_from_number_and_text_columns(tmp_path):
     edges, nodes = class_network(150)
     draw = np.random.default_rng(0)
     nodes["size"] = nodes["x0"] * 2 + 5 + 0.1 * draw.normal(size=150)
@@ -214,7 +216,7 @@ def test_sampled_model_predicts_numbers_from_numbers_and_texts(tmp_path):
     assert (table["prediction"] <= table["upper"]).all()
 
 
-def test_accuracy_of_a_sampled_model_rises_with_weights_of_edges(tmp_path):
+def test_edge_weights_raise_the_accuracy_of_a_sampled_model(tmp_path):
     edges, nodes = repeating_network(240)
     paths = write_parquet(tmp_path, edges[["source", "target", "strength"]], nodes[["id", "label"]])
     settings = {"edge_features": ("",), "split": "random"}
@@ -249,7 +251,7 @@ def test_sampled_predictions_do_not_depend_on_later_nodes(tmp_path):
     assert not np.allclose(tables["same"][is_new], tables["changed"][is_new])
 
 
-def test_setting_memory_is_a_number_with_a_unit():
+def test_setting_memory_accepts_only_a_positive_number_with_a_unit_of_bytes():
     sizes = {"12GiB": 12 * 2**30, "500 MB": 5e8, ".5gb": 5e8, "100": 100}
     assert {text: parse_memory(text) for text in sizes} == sizes
     for text in ("many", "0", "-1GB", "1 XB", "GiB"):

@@ -47,7 +47,7 @@ def _masked(graph, y=Y, seed=0, **options):
     return masked_split(read_graph(graph), y.double().reshape(-1), seed, by_class=True, **options)
 
 
-def test_splits_without_a_mask_are_drawn_with_a_note():
+def test_split_without_its_mask_is_drawn_from_labelled_nodes_with_a_note():
     for parts, drawn_from, test, note in (
         ("train val test", None, AS_GIVEN["test"], None),
         ("train test", AS_GIVEN["train"], AS_GIVEN["test"], "is drawn from train_mask, 6 of 30"),
@@ -226,7 +226,7 @@ def _features(graph, **options):
     return [column.name for column in model.predictor_.encoder.columns], model.notes_
 
 
-def test_column_of_split_names_or_of_a_mask_with_another_name_gives_a_note():
+def test_column_that_may_be_a_split_or_a_mask_gives_a_note_that_suggests_its_use():
     for name, cells, message in (
         ("split", WORDS, "use --split column:split"),
         ("fold", ["train"] * 50 + [None] * 10, "use --split column:fold"),

@@ -100,7 +100,9 @@ def test_listwise_weights_minimise_the_loss_with_both_penalties(rows_of_sum):
 
 
 @pytest.mark.parametrize(("nodes", "factor"), [(4, 1), (4000, 8)])
-def test_fitted_temperature_of_few_nodes_is_near_one(nodes, factor):
+def test_temperature_fitted_to_four_nodes_is_nearer_to_one_than_if_fitted_to_4000_nodes(
+    nodes, factor
+):
     scores = np.log([[0.6, 0.4]] * nodes)
     assert temperature(scores, np.zeros(nodes)) == factor
 
@@ -127,7 +129,7 @@ def test_label_features_of_a_training_node_do_not_depend_on_its_label(count):
         assert (after != before).any()
 
 
-def test_walk_features_are_two_step_walks_that_do_not_return():
+def test_walk_features_equal_the_squared_normalised_adjacency_with_a_zero_diagonal():
     means, train = _neighbours().means, np.array([5, 0, 17])
     adjacent = (means.toarray() > 0) + np.eye(30)
     root = np.diag(adjacent.sum(1) ** -0.5)
@@ -136,7 +138,7 @@ def test_walk_features_are_two_step_walks_that_do_not_return():
     np.testing.assert_allclose(walks(means, train).toarray(), expected[:, train], atol=1e-6)
 
 
-def test_walk_component_is_fitted_again_for_other_training_nodes():
+def test_random_walk_component_is_fitted_again_for_other_training_nodes():
     graph, x = _neighbours(), torch.from_numpy(DRAW.normal(size=(30, 2)))
     to = Targets(np.arange(30) % 2.0, np.arange(20), np.arange(25, 30), 2, True)
     first, _ = Components.fit(x, graph, to, epochs=0)

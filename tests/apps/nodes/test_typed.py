@@ -73,7 +73,7 @@ def test_means_over_relations_equal_a_dense_computation():
     assert np.isin(means.sum(1).round(5), (0, 1)).all()
 
 
-def test_network_reads_each_type_and_each_relation_as_separate_columns():
+def test_joined_features_have_separate_columns_for_each_node_type_and_relation():
     writes = pd.DataFrame({"author": ["a", "b", "b"], "paper": ["p", "p", "q"], "w": [1.0, 2, 3]})
     encoded = _encoded(*_small(writes=writes), weight="w")
     inputs = encoded.graph.network.inputs
@@ -105,7 +105,7 @@ def test_edges_to_unknown_nodes_of_a_type_are_left_out_with_a_reason():
     assert any("Type authors: 1 node without an edge" in note for note in graph.notes)
 
 
-def test_invalid_table_of_a_hetero_graph_raises_error_that_names_it():
+def test_invalid_table_of_a_hetero_graph_raises_error_with_its_reason():
     for name, columns, message in (
         ("writes", {"from": ["p"], "to": ["a"]}, "there is no node 'p' of type 'authors'"),
         ("writes", {"author": ["z"], "paper": ["p"]}, "no edge connects two"),
@@ -117,7 +117,7 @@ def test_invalid_table_of_a_hetero_graph_raises_error_that_names_it():
             read_graph(_small(**{name: pd.DataFrame(columns)}), label="topic")
 
 
-def test_options_of_node_types_are_parsed_and_invalid_ones_raise_error():
+def test_options_of_node_and_edge_types_are_parsed_and_invalid_edge_types_raise_error():
     types = parse_types(["papers=a.csv", "co-authors=b.csv"])
     (relation,) = parse_relations(["co-authors-is-first-papers=w.csv"], types)
     assert relation == ("co-authors", "is-first", "papers")
@@ -150,7 +150,7 @@ def test_edge_columns_of_each_relation_are_read_separately():
         _encoded(bad, nodes, weight="share")
 
 
-def test_hetero_data_of_pyg_is_read_like_tables():
+def test_hetero_data_of_pyg_gives_the_same_edges_and_features_as_tables():
     edges, nodes = typed_tables()
     encoded = _encoded(edges, nodes)
     network = encoded.graph.network

@@ -48,7 +48,9 @@ def test_attention_network_without_a_stack_learns_from_columns_of_another_node_t
     assert len(classifier.embed(tables)) == 150
 
 
-def test_loaded_model_of_several_node_types_gives_predictions_of_the_saved_model(fitted, tmp_path):
+def test_loaded_model_of_several_node_types_gives_the_same_predictions_as_the_saved_model(
+    fitted, tmp_path
+):
     model, tables, _ = fitted
     model.save(tmp_path / "model")
     restored = NodeClassifier.load(tmp_path / "model")
@@ -81,14 +83,14 @@ def run(tmp_path_factory):
     return folder, settings, metrics
 
 
-def test_run_of_several_node_types_exceeds_75_percent_accuracy_and_names_its_relations(run):
+def test_trained_model_of_two_node_types_exceeds_75_percent_accuracy_and_names_its_relations(run):
     folder, _, metrics = run
     assert metrics["test"]["accuracy"] > 0.75
     card = json.loads((folder / "run" / "model.json").read_text("utf-8"))
     assert card["data"] == "authors-writes-papers, papers-cites-papers"
 
 
-def test_prediction_by_a_run_of_several_node_types_equals_that_of_the_training(run):
+def test_predict_graph_with_several_node_types_repeats_the_predictions_of_the_training(run):
     folder, settings, _ = run
     reading = GraphReading(nodes=settings.nodes, edges=settings.edges)
     lines = []
@@ -103,7 +105,7 @@ def test_prediction_by_a_run_of_several_node_types_equals_that_of_the_training(r
     assert not any("is not that of the training" in line or "repeated" in line for line in lines)
 
 
-def test_node_of_a_hetero_run_is_served_with_neighbours_of_other_types(run):
+def test_served_node_of_a_hetero_graph_has_neighbours_of_other_types(run):
     folder, _, _ = run
     served = open_nodes("papers", folder / "run", threads=1)
     answer = served.predict("n3")

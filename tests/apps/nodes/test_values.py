@@ -31,7 +31,7 @@ def test_lists_of_numbers_become_columns_with_missing_cells():
         (["1,2,3", "4,5"], None),
     ],
 )
-def test_texts_with_lists_of_numbers_become_columns(cells, numbers):
+def test_texts_with_lists_of_numbers_become_columns_and_other_texts_are_unchanged(cells, numbers):
     table, notes, unreadable = flat_table(pd.DataFrame({"x": cells}))
     assert not unreadable
     if numbers is None:

@@ -53,6 +53,6 @@ def test_lists_with_or_without_hydrogens_match_heavy_atoms_and_bonds():
         place_values(4, "atom", order)
 
 
-def test_list_entries_are_in_the_order_of_a_smiles_with_unusual_map_numbers():
+def test_list_entries_follow_the_atom_order_of_a_smiles_with_atom_map_numbers():
     order, _ = entries("[H:1][O:02]C")
     assert order.atoms.tolist() == [-1, 0, 1]

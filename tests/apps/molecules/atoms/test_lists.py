@@ -35,7 +35,7 @@ def test_read_list_of_a_cell_without_a_flat_list_raises_error():
             read_list(cell)
 
 
-def test_read_lists_joins_labels_with_the_index_of_their_row():
+def test_read_lists_returns_label_tuples_with_the_index_of_their_row():
     lists = read_lists([["[1, 2]", ""], ["", ""], ["[3]", "['x']"]], ["a", "b"])
     assert lists.values == [(1, None), (2, None), (3, "x")]
     assert lists.owners.tolist() == [0, 0, 2]

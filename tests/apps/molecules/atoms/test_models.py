@@ -67,7 +67,7 @@ def model():
     return AtomRegressor(**SMALL).fit(SMILES, atoms={"mass": atom_values()})
 
 
-def test_loaded_atom_regressor_gives_the_lists_of_the_saved_regressor(model, tmp_path):
+def test_loaded_atom_regressor_gives_the_same_predictions_as_the_saved_regressor(model, tmp_path):
     with pytest.warns(UserWarning, match="1 SMILES could not be read"):
         predicted = model.predict(["CCCN", "x", "[H]OCC", "C"])["mass"]
     assert [len(each) for each in predicted] == [4, 0, 4, 1]
@@ -96,7 +96,7 @@ def test_atom_regressor_accepts_data_frame_with_missing_lists():
         assert abs(predicted[name][0] - factor).max() < 0.2
 
 
-def test_atom_labels_of_wrong_length_raise_error_unless_rows_are_skipped():
+def test_atom_regressor_raises_error_for_invalid_labels_unless_skipped_or_invalid_options():
     values = [*atom_values(), [1.0], [1.0, 2.0], [None, 2.0]]
     smiles = [*SMILES, "CCO", "(", "CO"]
     with pytest.raises(MoleculeError, match="its list has 1 values, and the molecule has 3"):

@@ -9,7 +9,7 @@ COLUMNS = ["prediction", "std", "upper", "set", "my column", "input", "class"]
 ROW = ["7.5", "0.5", "inf", "active", "3", "", "a\\b"]
 
 
-def test_condition_of_where_selects_the_rows_for_which_the_condition_is_true():
+def test_row_query_selects_a_row_if_its_where_condition_is_true():
     for expression, result in (
         ("prediction > 7", True),
         ("5 < prediction and prediction < 8", True),
@@ -32,7 +32,7 @@ def test_condition_of_where_selects_the_rows_for_which_the_condition_is_true():
         assert RowQuery(COLUMNS, where=expression).best([ROW]) == [0] * result
 
 
-def test_query_ranks_rows_by_a_number_and_omits_rows_without_a_number():
+def test_row_query_ranks_rows_by_a_number_and_omits_rows_without_a_number():
     rows = [[text, "1", "", "", "", "", ""] for text in ("3", "x", "9", "", "3", "5")]
     assert RowQuery(COLUMNS, by="prediction", top=3).best(rows) == [2, 5, 0]
     assert RowQuery(COLUMNS, by="-prediction * 2*std", top=9).best(rows) == [0, 4, 5, 2]
