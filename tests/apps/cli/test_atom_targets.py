@@ -73,7 +73,7 @@ def test_training_on_atom_labels_writes_metrics_predictions_and_report(trained, 
     assert "a random atom or bond of a new molecule" in page
 
 
-def test_prediction_of_atoms_writes_a_list_or_an_error_in_each_row(trained, gattn, tmp_path):
+def test_predict_with_an_atom_model_writes_a_list_or_an_error_in_each_row(trained, gattn, tmp_path):
     folder, _ = trained
     table = tmp_path / "new.csv"
     table.write_text("smiles,id\nCCCBr,1\nx,2\n[H]OC,3\n")
@@ -89,14 +89,16 @@ def test_prediction_of_atoms_writes_a_list_or_an_error_in_each_row(trained, gatt
     assert read_list(third["prediction"])[1] > 13
 
 
-def test_command_compare_exits_with_an_error_for_runs_of_atoms(trained, gattn):
+def test_compare_exits_with_an_error_for_models_of_atom_targets(trained, gattn):
     run = trained[0] / "run"
     code, text = gattn("compare", run, run)
     assert code != 0
     assert "predicts atoms or bonds, which compare does not read" in " ".join(text.split())
 
 
-def test_evaluate_reads_atom_labels_from_the_column_of_option_target(trained, gattn, tmp_path):
+def test_evaluate_reads_atom_labels_from_the_column_that_option_target_names(
+    trained, gattn, tmp_path
+):
     folder, _ = trained
     table = tmp_path / "new.csv"
     table.write_text('smiles,m\nCCCBr,"[12, 12, 12, 80]"\nCO,"[12, 16]"\n')
@@ -114,7 +116,7 @@ SELECTIVE = ("[inf, 0, 0]", "[0, 1e300, 0]", "[0, 0, 1e999]", "['<2', 1, 1]")
 """Lists with a value that cannot be learned; leaving it out would select labels by their value."""
 
 
-def test_invalid_list_of_atom_labels_raises_error_with_its_line(gattn, tmp_path):
+def test_invalid_list_of_atom_labels_raises_error_with_its_line_unless_skipped(gattn, tmp_path):
     options = ["--atom-target", "mass", *NETWORK]
     for cell in SELECTIVE:
         table = write_table(tmp_path / "table.csv", [["CCO", 1, cell, "", ""]])

@@ -41,7 +41,7 @@ def test_output_names_classes_that_are_in_every_prediction_set(classes, names, c
 
 
 @pytest.mark.slow
-def test_missing_package_gives_one_line_of_error_with_the_command_of_installation():
+def test_missing_package_gives_one_line_of_error_with_the_pip_command():
     for missing, command in (("typer", "--help"), ("torch", "molecules train --out c")):
         code = (
             f"import sys; sys.modules[{missing!r}] = None; from gattn.apps.cli import main; main()"

@@ -182,7 +182,7 @@ dropout = 0.1
     return folder
 
 
-def test_table_of_calls_has_every_command_and_values_for_every_option():
+def test_table_of_example_calls_covers_every_command_and_every_option():
     assert CALLS.keys() == COMMANDS.keys()
     for name in CALLS:
         calls_of(name)

@@ -26,7 +26,7 @@ def help_of(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("command", EVERY, ids=" ".join)
-def test_help_fits_on_a_screen_of_80_columns(help_of, command):
+def test_help_has_at_most_80_columns_and_60_lines(help_of, command):
     lines = help_of(*command, "--help").splitlines()
     assert max(map(len, lines)) <= 80
     assert len(lines) <= 60
@@ -34,7 +34,7 @@ def test_help_fits_on_a_screen_of_80_columns(help_of, command):
     assert not any("…" in line for line in lines)
 
 
-def test_help_of_explain_names_one_table_of_nodes(help_of):
+def test_help_of_nodes_explain_offers_no_table_per_node_type(help_of):
     assert "TYPE=FILE" in help_of("nodes", "predict", "--help")
     assert "TYPE=FILE" not in help_of("nodes", "explain", "--help")
 

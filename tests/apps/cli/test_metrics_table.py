@@ -9,7 +9,9 @@ from gattn.apps.cli.console import show_metrics
 @pytest.mark.parametrize(
     ("width", "methods", "count"), [(80, 1, 1), (80, 2, 5), (80, 4, 9), (80, 30, 5), (33, 9, 5)]
 )
-def test_metrics_table_shows_all_baselines_at_any_width(width, methods, count, capsys, monkeypatch):
+def test_metrics_table_shows_all_baselines_and_fits_the_terminal_width(
+    width, methods, count, capsys, monkeypatch
+):
     monkeypatch.setattr(console, "RESULTS", console.Console(width=width, soft_wrap=True))
     metrics = ["rmse", "mae", "r2", "roc_auc", "pr_auc", "mcc", "f1", "mrr", "hits@1"][:count]
     scores = {
@@ -60,7 +62,7 @@ def test_metrics_table_shows_components_and_explains_their_weights(item, task, f
     assert ["mrr", "0.5", "0.5"] in cells
 
 
-def test_long_note_is_divided_between_words_in_a_narrow_terminal(capsys, monkeypatch):
+def test_long_note_is_wrapped_between_words_in_a_narrow_terminal(capsys, monkeypatch):
     terminal = console.Console(width=40, soft_wrap=True, force_terminal=True, stderr=True)
     monkeypatch.setattr(console, "NOTES", terminal)
     note = "12 rows are left out: " + "a reason with words, " * 4 + "in a" + "_long" * 9 + ".csv"

@@ -16,7 +16,7 @@ def test_check_prints_its_findings_and_writes_a_table_of_findings(gattn, tmp_pat
     assert f"{out / 'findings.csv'} lists the findings" in text
 
 
-def test_check_with_option_strict_exits_with_code_1_for_a_fault(gattn, tmp_path):
+def test_check_with_option_strict_exits_with_code_1_only_for_a_faulty_table(gattn, tmp_path):
     data = tmp_path / "data.csv"
     data.write_text(TABLE + "bad(,1.0,idle,3\n")
     assert gattn("check", data, "--target", "y")[0] == 0
@@ -26,7 +26,7 @@ def test_check_with_option_strict_exits_with_code_1_for_a_fault(gattn, tmp_path)
     assert code == 0, text
 
 
-def test_check_reads_smiles_from_the_column_of_option_smiles(tmp_path, gattn):
+def test_check_reads_smiles_from_the_column_that_option_smiles_names(tmp_path, gattn):
     (tmp_path / "t.csv").write_text("text,smiles,y\nCCO,x,1\nCCN,x,2\n")
     code, output = gattn("check", tmp_path / "t.csv", "--smiles", "text")
     assert (code, "2 rows, 2 molecules" in output) == (0, True)

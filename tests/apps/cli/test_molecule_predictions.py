@@ -52,7 +52,7 @@ def test_predict_writes_one_output_row_for_each_input_row(folder, tmp_path, gatt
         assert float(numbers[5]) == model.predict_percentile([row["smiles"]])
 
 
-def test_predict_for_a_table_without_rows_writes_no_rows_and_a_note(folder, tmp_path, gattn):
+def test_predict_for_a_table_without_rows_writes_no_rows_and_prints_a_note(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles\n")
     out = tmp_path / "out.csv"
     code, output = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--out", out)
@@ -61,7 +61,7 @@ def test_predict_for_a_table_without_rows_writes_no_rows_and_a_note(folder, tmp_
     assert read_rows(out) == []
 
 
-def test_evaluate_leaves_out_molecules_of_the_training_set(folder, tmp_path, gattn):
+def test_evaluate_leaves_out_molecules_of_the_training_and_validation_sets(folder, tmp_path, gattn):
     out = tmp_path / "evaluation"
     code, output = gattn("evaluate", folder / "numbers", folder / "data.csv", "--out", out)
     assert code == 0, output
@@ -155,7 +155,7 @@ def test_low_coverage_on_test_molecules_gives_a_note_in_output_and_report(tmp_pa
     assert missed in output
 
 
-def test_neighbors_of_a_model_without_training_molecules_raise_error(tmp_path, gattn):
+def test_option_neighbors_raises_error_for_a_model_without_training_molecules(tmp_path, gattn):
     data = tmp_path / "new.csv"
     data.write_text("smiles\nCCO\n")
     code, output = gattn("predict", "bbb", data, "--out", tmp_path / "out.csv", "--neighbors", 1)

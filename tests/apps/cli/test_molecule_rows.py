@@ -73,7 +73,7 @@ def test_train_predict_and_evaluate_accept_rows_of_two_molecules(gattn, tmp_path
     assert (best["solvent"], best["solute"]) == ("O", "CCCCCCCCCCO")
 
 
-def test_split_by_solvent_has_no_solvent_in_training_and_test(gattn, tmp_path, data):
+def test_split_by_solvent_puts_no_solvent_in_both_training_and_test_set(gattn, tmp_path, data):
     run = tmp_path / "run"
     split = ["--split", "molecule:solvent"]
     assert gattn("train", data, "--target", "y", "--out", run, *COLUMNS, *split, *GP)[0] == 0

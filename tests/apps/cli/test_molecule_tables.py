@@ -104,7 +104,7 @@ def test_output_names_targets_without_labels_in_a_split(train):
     assert [labels["c"][part] for part in ("train", "val", "test")] == [40, 2, 2]
 
 
-def test_output_names_a_class_that_is_missing_in_a_split(train):
+def test_class_missing_in_test_set_leaves_roc_auc_undefined_and_in_training_set_raises_error(train):
     kind = ["idle" if part == "test" or n % 2 else "active" for n, part in enumerate(PARTS)]
     code, output, folder = train(
         _table("smiles,kind,split", kind, PARTS), "--target", "kind", "--split", "column:split"

@@ -58,7 +58,7 @@ def test_train_neither_repeats_nor_overwrites_a_finished_run(folder, gattn):
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "model.json", "metrics.json"])
-def test_truncated_file_of_a_run_exits_with_one_error_and_a_remedy(folder, tmp_path, gattn, name):
+def test_damaged_file_of_a_run_gives_one_line_of_error_with_a_remedy(folder, tmp_path, gattn, name):
     (tmp_path / "in.csv").write_text("smiles\nC\n")
     content = (folder / "classes" / name).read_bytes()
     run = shutil.copytree(folder / "classes", tmp_path / "run")
@@ -74,7 +74,7 @@ def test_truncated_file_of_a_run_exits_with_one_error_and_a_remedy(folder, tmp_p
         assert ("remove it" if name == "metrics.json" else "copy the run again") in output
 
 
-def test_training_into_the_folder_of_a_run_on_other_data_exits_with_an_error(tmp_path, gattn):
+def test_train_exits_with_an_error_if_its_folder_contains_a_run_on_other_data(tmp_path, gattn):
     data = tmp_path / "data.csv"
     data.write_text(TABLE)
     run = ["train", data, "--target", "y", "--out", tmp_path / "run", *GP]
@@ -85,7 +85,7 @@ def test_training_into_the_folder_of_a_run_on_other_data_exits_with_an_error(tmp
     assert "with another content of" in output
 
 
-def test_split_from_a_column_equals_the_split_from_its_splits_file(folder, tmp_path, gattn):
+def test_split_column_gives_the_same_split_as_its_splits_file(folder, tmp_path, gattn):
     parts = ["train"] * 64 + ["Valid"] * 8 + ["TEST"] * 8
     lines = TABLE.splitlines()
     named = "\n".join(f"{line},{part}" for line, part in zip(lines, ["part", *parts]))
@@ -141,7 +141,7 @@ def test_invalid_training_table_exits_with_one_line_of_error(case, tmp_path, gat
     assert not (tmp_path / "run").exists()
 
 
-def test_output_path_that_is_not_writable_gives_an_error_and_is_unchanged(folder, tmp_path, gattn):
+def test_unusable_output_path_gives_an_error_and_no_file_is_changed(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles\nC\n")
     (tmp_path / "there").write_text("mine")
     for arguments in (

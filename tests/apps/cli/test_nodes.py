@@ -131,7 +131,9 @@ def test_nodes_predict_reads_a_new_graph_from_file_or_pipe(folder, gattn, tmp_pa
         assert out.read_text() == (tmp_path / "read.csv").read_text()
 
 
-def test_invalid_label_split_or_task_of_nodes_exits_with_an_error(folder, gattn, tmp_path):
+def test_nodes_train_with_invalid_label_split_or_task_or_too_few_labels_exits_with_an_error(
+    folder, gattn, tmp_path
+):
     tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--out", tmp_path / "run"]
     for options, message in (
         ([], "labels are required: y, or the name of an attribute (label, --label) among 'about'"),
@@ -292,7 +294,9 @@ def test_options_that_contradict_several_node_tables_exit_with_an_error(
     assert message in err
 
 
-def test_nodes_predict_with_another_number_of_tables_raises_error(gattn, folder, typed, tmp_path):
+def test_nodes_predict_raises_error_for_another_number_of_node_tables_than_in_training(
+    gattn, folder, typed, tmp_path
+):
     run, tables = typed
     edges, nodes = folder / "edges.csv", folder / "nodes.csv"
     out = ["--out", tmp_path / "out.csv"]

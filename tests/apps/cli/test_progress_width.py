@@ -8,7 +8,7 @@ from rich.console import Console
 from gattn.apps.cli import console
 
 
-def test_progress_bar_shows_its_whole_text_at_80_columns(monkeypatch):
+def test_progress_bar_of_80_columns_shows_epoch_and_validation_accuracy(monkeypatch):
     out = io.StringIO()
     screen = Console(file=out, width=80, force_terminal=True, color_system=None)
     monkeypatch.setattr(console, "NOTES", screen)

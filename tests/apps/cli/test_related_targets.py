@@ -141,7 +141,9 @@ def test_labels_of_test_molecules_in_the_related_table_are_ignored(gattn, tables
         (("--also", "unrelated.csv", "--also-target", "z"), "two different labels or more"),
     ],
 )  # fmt: skip
-def test_invalid_related_table_raises_error(gattn, tables, tmp_path, monkeypatch, options, message):
+def test_invalid_options_or_content_of_a_related_table_raise_error(
+    gattn, tables, tmp_path, monkeypatch, options, message
+):
     monkeypatch.chdir(tables)
     code, error = gattn("train", "mine.csv", "--target", "y", "--out", tmp_path / "run", *options)
     assert code == 2

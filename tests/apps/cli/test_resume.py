@@ -25,7 +25,9 @@ def training(data, out):
 
 
 @pytest.mark.slow
-def test_training_resumed_after_kill_writes_files_of_uninterrupted_training(tmp_path, monkeypatch):
+def test_training_resumed_after_kill_writes_the_same_files_as_uninterrupted_training(
+    tmp_path, monkeypatch
+):
     leave_blank(monkeypatch)
     data = tmp_path / "data.csv"
     rows = (f"{'C' * n}{end},{0.5 * n + i}\n" for n in range(1, 41) for i, end in enumerate("ON"))

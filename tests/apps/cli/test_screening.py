@@ -64,7 +64,9 @@ def whole(folder, inputs, tmp_path_factory):
     return out
 
 
-def test_screening_of_files_equals_prediction_of_one_table(folder, inputs, whole, tmp_path, gattn):
+def test_screening_of_several_files_gives_the_same_predictions_as_predict_for_one_table(
+    folder, inputs, whole, tmp_path, gattn
+):
     rows, table = shard_rows(whole), tmp_path / "all.csv"
     assert len(rows) == 431
     assert list(rows[0])[:4] == ["input", "row", "smiles", "name"]
@@ -84,7 +86,9 @@ def test_screening_of_files_equals_prediction_of_one_table(folder, inputs, whole
             assert numbers[0] == pytest.approx(numbers[1], rel=1e-4, nan_ok=True)
 
 
-def test_screening_by_two_jobs_writes_files_of_a_single_job(folder, inputs, whole, tmp_path, gattn):
+def test_screening_by_two_jobs_writes_the_same_files_as_one_job(
+    folder, inputs, whole, tmp_path, gattn
+):
     out = tmp_path / "out"
     for job, message in (("1/2", "5 shards of other jobs are not finished"), ("0/2", "431 rows")):
         code, output = gattn(
@@ -112,7 +116,9 @@ def test_screening_repeats_only_damaged_or_missing_shards(folder, inputs, whole,
     assert changed == {"000001.csv", "000001.json", "000002.csv"}
 
 
-def test_options_top_and_where_select_rows_of_a_screening(folder, inputs, whole, tmp_path, gattn):
+def test_screening_options_top_where_and_by_select_and_rank_rows(
+    folder, inputs, whole, tmp_path, gattn
+):
     out = tmp_path / "out"
     code, output = gattn("predict", folder / "numbers", inputs, "--out", out, *FAST, "--top", 7,
                          "--where", "similarity > 0.3 and not prediction < 3",
@@ -129,7 +135,9 @@ def test_options_top_and_where_select_rows_of_a_screening(folder, inputs, whole,
     assert "7 written" in output
 
 
-def test_option_top_ranks_rows_of_a_class_by_its_probability(folder, inputs, tmp_path, gattn):
+def test_option_top_ranks_rows_of_a_classifier_by_the_probability_of_a_class(
+    folder, inputs, tmp_path, gattn
+):
     out = tmp_path / "out"
     code, output = gattn("predict", folder / "classes", inputs / "a.csv", "--out", out, *FAST,
                          "--top", 5, "--keep", "extra",
@@ -142,7 +150,7 @@ def test_option_top_ranks_rows_of_a_class_by_its_probability(folder, inputs, tmp
     assert list(rows[0])[:5] == ["input", "row", "smiles", "extra", "prediction"]
 
 
-def test_screening_into_shards_of_other_settings_or_inputs_raises_error(
+def test_screening_into_shards_of_another_model_or_other_settings_or_inputs_raises_error(
     folder, inputs, whole, tmp_path, gattn
 ):
     copy = tmp_path / "in"
@@ -192,7 +200,9 @@ def test_invalid_options_of_a_screening_exit_with_an_error(folder, inputs, tmp_p
         assert not (tmp_path / "o").exists()
 
 
-def test_screening_does_not_overwrite_a_folder_with_other_files(folder, inputs, tmp_path, gattn):
+def test_screening_into_a_folder_with_other_files_or_a_damaged_manifest_exits_with_an_error(
+    folder, inputs, tmp_path, gattn
+):
     (tmp_path / "note.txt").write_text("mine")
     code, output = gattn("predict", folder / "numbers", inputs, "--out", tmp_path, *FAST)
     assert (code, f"{tmp_path} is not empty and has no manifest.json" in output) == (2, True)
@@ -206,7 +216,9 @@ def test_screening_does_not_overwrite_a_folder_with_other_files(folder, inputs, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["out.xlsx", "out.json", "out.csv.bz2", "out.parquet.gz"])
-def test_folder_named_like_a_file_requires_a_final_slash(folder, inputs, tmp_path, gattn, name):
+def test_screening_into_a_folder_named_like_a_file_requires_a_final_slash(
+    folder, inputs, tmp_path, gattn, name
+):
     call = ("predict", folder / "numbers", inputs / "d.parquet", *FAST, "--out")
     code, output = gattn(*call, tmp_path / name)
     assert (code, f"{name}/ instead of" in output) == (2, True)
@@ -215,7 +227,9 @@ def test_folder_named_like_a_file_requires_a_final_slash(folder, inputs, tmp_pat
     assert (tmp_path / name / "manifest.json").exists()
 
 
-def test_screening_after_kills_and_a_full_disk_writes_files_of_one_run(folder, inputs, tmp_path):
+def test_screening_after_kills_and_a_full_disk_writes_the_same_files_as_without_them(
+    folder, inputs, tmp_path
+):
     script = ROOT / "tests/apps/molecules/screening/killed.py"
     # Five shards of two formats are enough, because the script screens them about forty times.
     few = tmp_path / "in"
@@ -233,7 +247,9 @@ def test_screening_after_kills_and_a_full_disk_writes_files_of_one_run(folder, i
 
 
 @pytest.mark.slow
-def test_screening_with_ray_writes_the_files_without_ray(folder, inputs, whole, tmp_path, gattn):
+def test_screening_with_ray_writes_the_same_files_as_without_ray(
+    folder, inputs, whole, tmp_path, gattn
+):
     pytest.importorskip("ray")
     out = tmp_path / "out"
     options = ["--workers", 2, "--rows-per-shard", 50, "--engine", "ray"]

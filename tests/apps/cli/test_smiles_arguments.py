@@ -33,7 +33,7 @@ def test_explain_reads_smiles_arguments_or_one_table(gattn, tmp_path):
     assert (code, "explain expects one table, or SMILES; got 2 tables" in out) == (2, True)
 
 
-def test_argument_that_is_neither_file_nor_smiles_exits_with_an_error(gattn, tmp_path):
+def test_predict_exits_with_an_error_for_invalid_files_smiles_or_options(gattn, tmp_path):
     table = tmp_path / "new.csv"
     table.write_text("smiles\nCCO\n")
     for arguments, message in (

@@ -68,7 +68,7 @@ def test_conformal_quantile_of_n_scores_has_the_rank_of_coverage_times_n_plus_1(
             assert quantile(range(1, n + 1), percent / 100) == expected
 
 
-def test_invalid_std_coverage_or_classes_of_a_calibrator_raise_error() -> None:
+def test_calibrator_raises_error_for_invalid_labels_predictions_or_coverage() -> None:
     one, nan = torch.ones(3, 1), torch.full((3, 1), math.nan)
     for bad in (torch.zeros(3, 1), nan, -one):
         with pytest.raises(ValueError, match="std that is not positive"):

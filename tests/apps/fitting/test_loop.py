@@ -15,7 +15,7 @@ from gattn.apps.fitting.loop import LoopSettings, TrainingError, fit_network
 SETTINGS = LoopSettings(epochs=4, batch_size=32, learning_rate=0.03, average=0.5)
 
 
-def test_training_loop_gives_the_weights_and_losses_of_a_loop_in_plain_pytorch(toy) -> None:
+def test_training_loop_gives_the_same_weights_and_losses_as_a_loop_in_plain_pytorch(toy) -> None:
     """The result equals the result of the same epochs in plain PyTorch, with the items in the same
     order and with the same weights.
     """
@@ -70,7 +70,9 @@ def test_network_after_training_has_the_weights_of_the_best_epoch(toy) -> None:
     assert not network.training
 
 
-def test_training_does_not_change_global_state(toy, tmp_path, monkeypatch, capfd, caplog) -> None:
+def test_training_leaves_random_state_files_output_and_signal_handlers_unchanged(
+    toy, tmp_path, monkeypatch, capfd, caplog
+) -> None:
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(5)
     expected = torch.rand(3)
@@ -86,7 +88,7 @@ def test_training_does_not_change_global_state(toy, tmp_path, monkeypatch, capfd
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_weights_after_training_depend_only_on_the_seed(toy) -> None:
+def test_training_gives_the_same_weights_only_for_the_same_seed(toy) -> None:
     def trained(seed):
         network = toy.network()
         settings = dataclasses.replace(SETTINGS, epochs=1, seed=seed)
@@ -97,7 +99,7 @@ def test_weights_after_training_depend_only_on_the_seed(toy) -> None:
     assert not toy.same(trained(0), trained(1))
 
 
-def test_training_on_empty_or_infinite_labels_raises_error(toy) -> None:
+def test_training_on_no_rows_or_on_missing_or_infinite_labels_raises_error(toy) -> None:
     blank, wild = toy.points(40, 1), toy.points(40, 1)
     blank.y.fill_(float("nan"))
     wild.y[0, 0] = float("inf")

@@ -32,7 +32,7 @@ def draw(seed: int, targets: int = 3, rows: int = 40) -> tuple[torch.Tensor, tor
 @pytest.mark.parametrize("targets", [None, 1, 3])
 @pytest.mark.parametrize("offset", [0.0, 1e9])
 @pytest.mark.parametrize("scale", SCALES)
-def test_regression_metrics_equal_those_of_scikit_learn_at_any_scale(
+def test_regression_metrics_equal_those_of_scikit_learn_for_each_scale_and_offset(
     scale, offset, targets
 ) -> None:
     """Labels have standard deviation ``scale`` and mean ``offset * scale``."""
@@ -57,7 +57,7 @@ def test_regression_metrics_equal_those_of_scikit_learn_at_any_scale(
 
 
 @pytest.mark.parametrize("power", [-1000, -40, 0, 40, 1000])
-def test_r2_has_the_same_bits_for_labels_in_any_unit(power) -> None:
+def test_r2_has_the_same_bits_if_labels_and_predictions_are_scaled_by_a_power_of_two(power) -> None:
     """Scaling by a power of two changes only the exponents of floating-point numbers, even if their
     squares overflow float64.
     """
@@ -125,7 +125,7 @@ def test_undefined_metrics_are_nan_and_left_out_of_means() -> None:
     assert one_class["accuracy"] == pytest.approx(2 / 3)
 
 
-def test_undefined_metric_has_a_reason_with_the_labels() -> None:
+def test_each_metric_that_is_nan_has_a_reason_that_describes_the_labels() -> None:
     for y, task, reasons in (
         ([], "regression", dict.fromkeys(("rmse", "mae", "r2"), "undefined: there is no label")),
         ([1e-9], "regression", {"r2": "undefined: there is one label"}),
@@ -142,7 +142,7 @@ def test_undefined_metric_has_a_reason_with_the_labels() -> None:
         assert {name for name, value in scores.items() if math.isnan(value)} == set(reasons)
 
 
-def test_reason_of_a_partial_mean_names_targets_without_the_metric() -> None:
+def test_reason_for_a_mean_over_some_targets_names_the_targets_without_the_metric() -> None:
     nan = math.nan
     y = torch.tensor([[0.1, 2.0, nan], [0.2, 2.0, nan]])
     undefined = undefined_metrics(y, ["rmse", "mae", "r2"], ["a", "b", "c"])

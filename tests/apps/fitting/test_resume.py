@@ -36,7 +36,7 @@ def without_seconds(history):
 @pytest.mark.bits
 @pytest.mark.parametrize("interval", [0.0, 1e6])
 @pytest.mark.parametrize("batches", [3, 5, 24])
-def test_resumed_training_has_the_bits_of_uninterrupted_training(
+def test_resumed_training_gives_the_same_bits_as_uninterrupted_training(
     toy, whole, tmp_path, monkeypatch, batches, interval
 ) -> None:
     monkeypatch.setattr(loop, "CHECKPOINT_INTERVAL", interval)

@@ -62,7 +62,7 @@ def test_settings_of_any_text_or_number_are_equal_after_writing_and_reading(
     assert read_toml(Run, path) == run
 
 
-def test_setting_of_a_wrong_type_raises_error_with_the_expected_type() -> None:
+def test_missing_unknown_or_invalid_setting_raises_error_that_names_what_is_expected() -> None:
     for table, message in (
         ({}, "data is missing"),
         ({"data": "a", "epoch": 3}, "unknown setting epoch; the settings are data, model,"),
@@ -119,7 +119,7 @@ def test_every_setting_has_a_description_of_at_least_three_words(kind) -> None:
     assert "{settings}" not in (kind.__doc__ or "")
 
 
-def test_estimators_have_the_parameters_of_their_settings() -> None:
+def test_estimators_have_the_same_parameters_and_defaults_as_their_settings() -> None:
     for estimator in (MoleculeRegressor, MoleculeClassifier, NodeClassifier, NodeRegressor):
         kind = MoleculeParameters if "Molecule" in estimator.__name__ else NodeParameters
         parameters = inspect.signature(estimator).parameters

@@ -52,7 +52,7 @@ def shop(tmp_path_factory):
     return SimpleNamespace(folder=folder, run=folder / "run", pairs=set(pairs), metrics=metrics)
 
 
-def test_chance_metrics_of_links_depend_on_the_number_of_targets(shop):
+def test_link_metrics_with_fewer_than_10_negatives_have_no_hits_at_10(shop):
     chance = shop.metrics["baselines"]["random order"]
     assert shop.metrics["negatives"] < 10
     assert 1 / 9 < chance["hits@1"] < 1 / 3
@@ -101,7 +101,7 @@ def test_undirected_links_keep_source_and_target_of_their_rows():
 
 
 @pytest.mark.parametrize("file", ["model.json", "weights.safetensors"])
-def test_prediction_of_links_by_a_run_with_a_changed_file_raises_error(shop, file, tmp_path):
+def test_predict_links_raises_error_if_a_file_of_the_model_was_changed(shop, file, tmp_path):
     changed = tmp_path / "run"
     changed.mkdir()
     for path in shop.run.iterdir():
@@ -214,7 +214,7 @@ def test_proposals_do_not_depend_on_names_of_nodes_or_order_of_rows():
     pd.testing.assert_frame_equal(expected, other, check_dtype=False)
 
 
-def test_weights_of_links_are_fitted_to_the_metric_of_the_setting():
+def test_component_weights_of_link_predictor_are_fitted_to_the_metric_that_option_metric_names():
     graph = networkx.planted_partition_graph(3, 15, 0.4, 0.02, seed=0)
     size = {"epochs": 2, "width": 8, "heads": 2, "negatives": 20}
     both, mrr, area = (
@@ -263,7 +263,7 @@ def test_invalid_parameters_of_link_predictor_raise_error(parameters, message):
         LinkPredictor(**{**TINY, **parameters}).fit(graph)
 
 
-def test_proposals_of_a_mostly_mutual_network_are_opposite_links():
+def test_link_predictor_proposes_reverse_links_if_most_links_are_mutual():
     draw = np.random.default_rng(0)
     pairs = list(networkx.gnm_random_graph(120, 500, seed=0, directed=True).edges)
     pairs += [(b, a) for a, b in pairs if draw.random() < 0.8]

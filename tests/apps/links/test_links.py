@@ -92,7 +92,7 @@ def test_links_train_writes_all_files_of_a_model_that_is_better_than_chance(fold
     assert (1 / ranked["rank"]).mean() == pytest.approx(metrics["test"]["mrr"])
 
 
-def test_hard_negatives_are_targets_with_the_highest_heuristic_scores(
+def test_hard_negatives_include_the_target_of_highest_katz_score_and_lower_the_mrr(
     folder, tmp_path, monkeypatch
 ):
     leave_blank(monkeypatch)
@@ -160,7 +160,9 @@ def test_links_predict_proposes_new_links_within_communities(folder, gattn, tmp_
     assert by_node["source"].nunique() == 90
 
 
-def test_links_train_by_time_does_not_repeat_a_finished_run(folder, gattn, monkeypatch, tmp_path):
+def test_links_train_splits_by_time_and_does_not_repeat_a_finished_run(
+    folder, gattn, monkeypatch, tmp_path
+):
     leave_blank(monkeypatch)
     arguments = [folder / "edges.csv", "--time", "year", *OPTIONS, "--model", "transformer"]
     code, text = gattn("train", *arguments, "--out", tmp_path / "run")
@@ -215,7 +217,7 @@ def test_links_train_on_a_tiny_or_complete_table_exits_with_an_error(folder, gat
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_links_train_reads_the_columns_of_options_source_and_target(folder, gattn, tmp_path):
+def test_links_train_reads_the_columns_that_options_source_and_target_name(folder, gattn, tmp_path):
     table = tmp_path / "edges.csv"
     rows = [f"d{i},{i % 12},{j % 12}" for i in range(12) for j in (i, i + 1, i + 3)]
     table.write_text("\n".join(["when,user_id,item_id", *rows, ""]))
@@ -245,7 +247,7 @@ def test_options_of_links_train_override_the_config(folder):
         LinkSettings(model="gps")
 
 
-def test_model_of_a_random_graph_has_the_mrr_of_chance():
+def test_link_predictor_of_a_random_graph_has_the_mrr_and_roc_auc_of_chance():
     """In a random graph with random attributes, only the held-out edges themselves contain
     information about the links.
     """

@@ -129,7 +129,7 @@ def test_split_of_fewer_than_ten_links_raises_error():
 
 
 @pytest.mark.parametrize("directed", [True, False])
-def test_restricted_graph_has_no_edges_and_table_rows_of_removed_links(directed):
+def test_restricted_graph_contains_neither_edges_nor_table_rows_of_removed_links(directed):
     pairs = [("a", "b"), ("b", "a"), ("b", "c"), ("a", "c")]
     graph = graph_of(pairs, kind=["x", "y", "z", "x"])
     links, _ = read_links(graph, directed)
@@ -200,7 +200,7 @@ def test_link_heuristics_equal_those_of_networkx():
     np.testing.assert_allclose(share, (rank + rank.T)[sources, targets], rtol=1e-3, atol=1e-7)
 
 
-def test_walk_features_are_powers_of_the_normalised_adjacency_matrix():
+def test_random_walk_features_are_logarithms_of_powers_of_the_normalised_adjacency_matrix():
     graph = networkx.disjoint_union(networkx.lollipop_graph(5, 12), networkx.path_graph(3))
     graph.add_node(20)
     scores = Proximity(np.array(graph.edges).T, 21, None, directed=False, bipartite=False)
@@ -223,7 +223,7 @@ def test_walk_features_are_powers_of_the_normalised_adjacency_matrix():
     assert values["distance"].tolist() == expected
 
 
-def test_sketched_return_features_approximate_exact_return_features(monkeypatch):
+def test_sketched_return_probabilities_approximate_exact_return_probabilities(monkeypatch):
     arcs = np.array(networkx.gnm_random_graph(400, 1200, seed=0).edges).T
     exact = Proximity(arcs, 400, None, directed=False, bipartite=False).local[1:]
     monkeypatch.setattr("gattn.apps.links.proximity.EXACT", 100)
@@ -233,7 +233,7 @@ def test_sketched_return_features_approximate_exact_return_features(monkeypatch)
     assert np.corrcoef(sketched[0], exact[0])[0, 1] > 0.9
 
 
-def test_bipartite_heuristic_counts_walks_of_three_steps():
+def test_bipartite_heuristic_counts_walks_of_length_three():
     matrix = (random_matrix(8, 6, 0.4, random_state=0).toarray() > 0).astype(float)
     source, target = matrix.nonzero()
     scores = Proximity(np.stack([source, target + 8]), 14, None, directed=False, bipartite=True)
@@ -242,7 +242,7 @@ def test_bipartite_heuristic_counts_walks_of_three_steps():
     np.testing.assert_allclose(np.expm1(values[..., 0]), walks, rtol=1e-4, atol=1e-4)
 
 
-def test_directed_walks_of_three_steps_go_forward_backward_and_forward():
+def test_directed_walks_of_length_three_go_forward_backward_and_forward():
     # 0 and 1 both lead to 2, and 1 leads to 3: so 0 probably leads to 3.
     arcs = np.array([[0, 1, 1], [2, 2, 3]])
     scores = Proximity(arcs, 4, None, directed=True, bipartite=False)

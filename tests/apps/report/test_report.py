@@ -81,7 +81,9 @@ def test_report_page_loads_no_other_files(tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.iterdir()) == ["report.html"]
 
 
-def test_numbers_of_a_report_have_three_significant_digits(tmp_path: Path) -> None:
+def test_report_shows_numbers_with_three_digits_counts_in_full_and_nan_as_a_dash(
+    tmp_path: Path,
+) -> None:
     table = Table(("metric", "model"), (("RMSE", 0.123456789), ("R²", math.nan), ("rows", 12345)))
     content = ReportContent("t", "s", (Section("Errors", tables=(table,)),))
     page = _read(write_report(tmp_path, content))
@@ -111,7 +113,9 @@ def _run(task: str, **changes: object) -> RunFacts:
 
 
 @pytest.mark.parametrize(("task", "figure"), [("regression", "parity"), ("classification", "roc")])
-def test_report_of_a_run_has_every_section(task: str, figure: str, tmp_path: Path) -> None:
+def test_report_of_a_trained_model_has_every_section(
+    task: str, figure: str, tmp_path: Path
+) -> None:
     content, figures = run_report(_run(task), [Section("The worst", ("Here.",))])
     assert set(figures) == {figure, "calibration", "learning-curve"}
     titles = [section.title for section in content.sections]

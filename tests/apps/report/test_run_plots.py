@@ -84,7 +84,7 @@ def test_plots_do_not_depend_on_or_change_settings_of_matplotlib() -> None:
     assert DRAWN["parity"]() == before
 
 
-def test_roc_plot_counts_targets_of_one_class_without_a_curve(axes: list[Axes]) -> None:
+def test_roc_plot_title_counts_targets_with_only_one_class(axes: list[Axes]) -> None:
     run_plots.roc(CLASSES, CHANCES)
     assert axes[0].get_title(loc="left") == "ROC-AUC 0.889\nonly one class: 1 of 2 targets"
 
@@ -92,7 +92,9 @@ def test_roc_plot_counts_targets_of_one_class_without_a_curve(axes: list[Axes]) 
 @pytest.mark.parametrize(
     "name", ["$\\frac{", "$x$ \\$", "日本語 🧪", "a\nb\tc", "\x07", "long " * 40, "</svg>&"]
 )
-def test_plots_accept_any_text_as_column_name(name: str, axes: list[Axes]) -> None:
+def test_plots_accept_unusual_column_names_and_shorten_long_names(
+    name: str, axes: list[Axes]
+) -> None:
     run_plots.parity([1.0, 2.0], [1.0, 2.0], name=name)
     run_plots.roc([[0], [1]], [[0.2], [0.8]], name=name)
     run_plots.coverage(INTERVALS, name=name)

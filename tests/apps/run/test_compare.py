@@ -68,7 +68,7 @@ def test_comparison_of_classifiers_reports_the_fraction_of_wrong_predictions(tmp
     assert [one.error for one in compare_runs([right, other])] == [0, 0.25]
 
 
-def test_comparison_of_runs_with_different_test_sets_raises_error(tmp_path):
+def test_comparison_of_missing_changed_or_incomparable_runs_raises_error(tmp_path):
     zeros = np.zeros(200)
     first, other = (
         write_run(tmp_path / name, zeros, labels)

@@ -80,7 +80,7 @@ def test_reading_a_folder_of_several_runs_raises_error_that_names_a_run(folder, 
         read_model(tmp_path / "several")
 
 
-def test_reading_a_folder_without_a_model_raises_error(tmp_path) -> None:
+def test_reading_a_folder_without_a_model_or_writing_an_invalid_card_raises_error(tmp_path) -> None:
     with pytest.raises(RunError, match="nowhere does not exist; expected the folder of a trained"):
         read_model(tmp_path / "nowhere")
     with pytest.raises(RunError, match=r"does not contain a trained model: it has no model\.json"):

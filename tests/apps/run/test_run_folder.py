@@ -29,7 +29,7 @@ def test_folder_with_a_run_of_another_command_raises_error(tmp_path):
         finished_metrics(tmp_path, NodeRunSettings("cora"), {})
 
 
-def test_run_may_start_again_on_other_data_until_a_checkpoint_exists(tmp_path):
+def test_training_may_start_again_on_other_data_until_a_checkpoint_exists(tmp_path):
     out = tmp_path / "run"
     with lock_folder(out):
         (out / CHECKPOINTS / "0").mkdir(parents=True)

@@ -45,7 +45,9 @@ def test_models_endpoint_lists_kind_coverage_and_columns_of_each_model(client):
 
 
 @pytest.mark.parametrize("name", ["numbers", "classes"])
-def test_csv_request_returns_the_output_of_predict(client, folders, name, tmp_path, monkeypatch):
+def test_csv_request_returns_the_same_bytes_as_command_predict(
+    client, folders, name, tmp_path, monkeypatch
+):
     (tmp_path / "in.csv").write_bytes(CSV)
     out = tmp_path / "out.csv"
     command = ["molecules", "predict", folders[name], tmp_path / "in.csv", "--out", out]
@@ -60,7 +62,7 @@ def test_csv_request_returns_the_output_of_predict(client, folders, name, tmp_pa
     assert [table["columns"], *table["rows"]][:4] == rows[:4]
 
 
-def test_predict_of_a_json_body_returns_the_numbers_and_errors_of_a_csv_body(client):
+def test_json_request_returns_the_same_predictions_and_errors_as_a_csv_request(client):
     body = {"smiles": ["CCO", "bad("], "coverage": 0.5}
     answer = client.post("/predict", json=body).json()
     headers = {"content-type": "text/csv"}
@@ -77,7 +79,9 @@ def test_predict_of_a_json_body_returns_the_numbers_and_errors_of_a_csv_body(cli
     assert (row["lower"], row["upper"]) == (None, None)  # JSON has no infinity.
 
 
-def test_simultaneous_requests_are_batched_and_predicted_as_if_sent_alone(client_of, monkeypatch):
+def test_simultaneous_requests_are_batched_and_get_the_same_predictions_as_separate_requests(
+    client_of, monkeypatch
+):
     batches = []
 
     def predict_slowly(model, smiles, coverage, predict=application.predict_rows):
@@ -99,7 +103,9 @@ def test_simultaneous_requests_are_batched_and_predicted_as_if_sent_alone(client
 
 
 @pytest.mark.slow
-def test_server_with_several_processes_predicts_as_with_one_process(client_of, client):
+def test_server_with_two_processes_predicts_the_same_as_with_one_and_survives_their_kill(
+    client_of, client
+):
     with client_of(workers=2, timeout=600) as processes:
         body = {"smiles": SMILES}
         for name in ("numbers", "classes"):
@@ -129,7 +135,7 @@ def test_values_of_explain_equal_those_of_predict(client):
     assert answer["pictures"]["light"] != answer["pictures"]["dark"]
 
 
-def test_explain_of_each_of_several_targets_equals_its_prediction(tmp_path):
+def test_explain_returns_the_same_values_as_predict_for_each_of_two_targets(tmp_path):
     data, both = tmp_path / "data.csv", tmp_path / "both"
     data.write_text("smiles,y,z\n" + "".join(f"{text},{y},{-y}\n" for text, y, _ in ROWS))
     train("molecules", "train", data, "--target", "y", "--target", "z", *GP, "--out", both)
@@ -163,7 +169,7 @@ def test_node_endpoint_returns_prediction_and_attention_of_the_node(client, runs
     assert picture.content[1:4] == b"PNG"
 
 
-def test_server_returns_only_report_and_picture_of_a_run(client):
+def test_server_returns_report_and_picture_of_a_run_but_no_other_files(client):
     report = client.get("/models/numbers/report")
     assert report.status_code == 200
     assert "sandbox" in report.headers["content-security-policy"]
@@ -308,7 +314,7 @@ def test_request_with_a_repeated_key_or_option_gets_status_422(client):
     assert "option 'smiles' twice" in answer.json()["error"]
 
 
-def test_head_request_returns_the_headers_of_get(client, address):
+def test_head_request_returns_the_same_status_and_headers_as_a_get_request(client, address):
     for path in ("/", "/health", "/models", "/static/style.css", "/picture?smiles=C", "/nothing"):
         get, head = httpx.get(address + path), httpx.head(address + path)
         assert (head.status_code, head.content) == (get.status_code, b"")

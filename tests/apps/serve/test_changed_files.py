@@ -36,7 +36,7 @@ def gattn(monkeypatch, capsys):
     ("run", "name"),
     [("numbers", "predictions.csv"), *itertools.product(["numbers", "graph"], READ)],
 )
-def test_server_reports_each_changed_file_of_a_run(folders, tmp_path, run, name):
+def test_server_names_each_changed_file_of_a_run_folder(folders, tmp_path, run, name):
     source = random.Random(f"{run} {name}")
     folder = shutil.copytree(folders[run], tmp_path / "run")
     whole = (folder / name).read_bytes()
@@ -87,7 +87,9 @@ def changed_runs(parted, flips):
             path.write_bytes(content)
 
 
-def test_training_from_changed_files_gives_an_error_or_an_equal_run(interrupted, tmp_path, gattn):
+def test_training_resumed_from_changed_files_gives_an_error_or_the_same_files(
+    interrupted, tmp_path, gattn
+):
     command, whole, parted = interrupted
     refused = set()
     for number, path in enumerate(changed_runs(parted, FLIPS)):

@@ -22,14 +22,16 @@ def folders(tmp_path_factory):
     return {"novel": folder / "novel"}
 
 
-def test_models_endpoint_lists_kind_and_size_of_a_model_of_links(client):
+def test_models_endpoint_lists_kind_and_size_of_a_link_predictor(client):
     (model,) = client.get("/models").json()
     assert (model["kind"], model["size"]) == ("links", 254)
     assert model["warnings"] == []
     assert client.get("/nodes", params={"text": "val"}).json()[0] == "Valjean"
 
 
-def test_links_endpoint_returns_the_proposals_of_predict(client, folders, tmp_path, monkeypatch):
+def test_links_endpoint_returns_the_same_proposals_as_command_predict(
+    client, folders, tmp_path, monkeypatch
+):
     folder, out = folders["novel"], tmp_path / "out.csv"
     command = ["links", "predict", folder, folder.parent / "edges.csv", "--out", out]
     assert run_command(monkeypatch, *command, "--per-node", "--top", 20) == 0

@@ -7,7 +7,7 @@ import pytest
 mcp = pytest.importorskip("mcp")
 
 
-def test_mcp_tools_return_the_models_and_predictions_of_the_api(address, client):
+def test_mcp_tools_return_the_same_models_and_predictions_as_the_api(address, client):
     async def talk():
         async with mcp.Client(f"{address}/mcp") as agent:
             names = [tool.name for tool in (await agent.list_tools()).tools]

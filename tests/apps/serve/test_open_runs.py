@@ -46,7 +46,9 @@ def test_open_runs_reads_data_by_paths_relative_to_the_training_folder(folder, m
     assert (lines, runs[0].notes, os.getcwd()) == ([], (), str(folder))
 
 
-def test_predict_reads_neighbours_from_the_training_folder(folder, tmp_path, monkeypatch):
+def test_predict_reads_training_data_by_a_path_relative_to_the_training_folder(
+    folder, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "new.csv").write_text("smiles\nCCCCO\n")
     options = ["new.csv", "--out", "out.csv", "--neighbors", 1]
@@ -54,7 +56,9 @@ def test_predict_reads_neighbours_from_the_training_folder(folder, tmp_path, mon
     assert "neighbor1_smiles" in (tmp_path / "out.csv").read_text()
 
 
-def test_open_runs_skips_a_run_without_its_data(folder, tmp_path, monkeypatch):
+def test_open_runs_skips_a_run_folder_whose_training_data_are_missing(
+    folder, tmp_path, monkeypatch
+):
     shutil.copytree(folder, tmp_path / "moved")
     monkeypatch.chdir(tmp_path / "moved")
     (tmp_path / "moved/b/edges.csv").unlink()

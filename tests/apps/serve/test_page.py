@@ -87,7 +87,7 @@ def page(browser, address):
         yield page
 
 
-def test_page_shows_predictions_of_two_runs_side_by_side(page, client):
+def test_page_shows_predictions_of_two_models_side_by_side(page, client):
     page.predict("CCCCCO")
     page.wait("#predictions .card figure img", 2)
     cards = page.all("#predictions .card")

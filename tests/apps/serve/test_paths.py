@@ -63,7 +63,7 @@ def test_notes_on_changed_files_contain_no_path(copy, folders):
     assert notes_of(copy)[0] == f"{MISSING} the file config.toml does not exist."
 
 
-def test_responses_about_a_run_contain_no_path_of_the_server(client, folders):
+def test_responses_about_a_model_contain_no_path_of_the_server(client, folders):
     place = str(folders["classes"].parent)
     assert place in (folders["classes"] / "report.html").read_text("utf-8")
     answers = [client.get("/models").text]

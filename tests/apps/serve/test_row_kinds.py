@@ -50,7 +50,9 @@ def folders(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_csv_of_each_row_format_gets_predict_output(client, folders, name, tmp_path, monkeypatch):
+def test_csv_request_of_each_row_format_returns_the_same_bytes_as_command_predict(
+    client, folders, name, tmp_path, monkeypatch
+):
     (tmp_path / "in.csv").write_bytes(NEW[name])
     out = tmp_path / "out.csv"
     command = ["molecules", "predict", folders[name], tmp_path / "in.csv", "--out", out]

@@ -63,7 +63,9 @@ def test_invalid_host_or_used_port_of_the_server_raises_error(folders, tmp_path)
         ("::", "http://[::1]:80/", "http://lab7:80/"),
     ],
 )
-def test_addresses_of_a_public_server_contain_the_host_name(monkeypatch, host, here, others):
+def test_address_for_other_machines_contains_the_host_name_only_if_the_server_is_public(
+    monkeypatch, host, here, others
+):
     monkeypatch.setattr(socket, "gethostname", lambda: "lab7")
     assert addresses(ServeSettings(host=host), 80) == (here, [others])
 

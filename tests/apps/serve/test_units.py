@@ -39,7 +39,7 @@ def test_explain_returns_the_unit_and_the_explained_quantity(client):
     assert answer["explained"] == "log10(IC50)"
 
 
-def test_report_of_a_run_contains_the_unit_of_the_target(folders):
+def test_report_contains_the_unit_of_the_target(folders):
     report = (folders["run"] / "report.html").read_text("utf-8")
     assert "Predicted against measured values of IC50 (uM)" in report
     assert len(re.findall(r"→ [\d.]+ ± [\d.]+ uM", report)) > 3

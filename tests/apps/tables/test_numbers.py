@@ -75,13 +75,13 @@ def test_cells_are_classified_and_only_plain_infinite_or_missing_numbers_are_par
                 assert value is None, cell
 
 
-def test_number_format_reads_exactly_the_number_in_a_cell():
+def test_number_format_reads_cells_by_its_decimal_thousands_and_censored_settings():
     for settings, cells in READINGS:
         for cell, value in cells.items():
             assert same(NumberFormat(**settings).parse(cell), value), (settings, cell)
 
 
-def test_contradictory_settings_of_a_number_format_raise_error():
+def test_invalid_or_contradictory_settings_of_a_number_format_raise_error():
     for settings, message in (
         ({"decimal": ";"}, "decimal must be one of '.', ','; got ';'"),
         ({"thousands": "_"}, "thousands must be one of"),
