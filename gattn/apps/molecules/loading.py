@@ -36,6 +36,28 @@ class OpenedModel(NamedTuple):
     coverage: float
     style: NumberFormat
 
+    def open(
+        self, path: str | Path, encoding: str | None, on_bad_bytes: OnBadBytes = "strict"
+    ) -> tuple[Table, DescriptorColumns]:
+        """Open a file of molecules, and return it before its first row with its descriptor columns,
+        which are none if the model has none.
+
+        Args:
+            path: the file.
+            encoding: text encoding; None for that of the byte order mark, or UTF-8.
+            on_bad_bytes: see :class:`gattn.apps.tables.csv_table.Table`.
+
+        Raises:
+            FileNotFoundError: the file does not exist.
+            ValueError: the file cannot be read, or the column of SMILES or of a descriptor is
+                missing or appears twice.
+        """
+        names = self.model.descriptors_columns_
+        table = open_molecules(
+            path, self.smiles, names, encoding=encoding, on_bad_bytes=on_bad_bytes
+        )
+        return table, DescriptorColumns.of(table, names, self.style)
+
 
 def smiles_columns(
     card: Mapping[str, Json], names: str | Sequence[str] | None, molecules: int
@@ -119,38 +141,3 @@ def open_model(
     columns = smiles_columns(card, reading.smiles, model.molecules_per_row)
     style = NumberFormat(**cast("dict[str, Any]", card.get("numbers", {})))
     return OpenedModel(model, card, columns, coverage_of(card, reading.coverage), style)
-
-
-def open_run(
-    folder: str | os.PathLike[str],
-    path: str | Path,
-    reading: TableReading,
-    *,
-    on_bad_bytes: OnBadBytes = "strict",
-    lists: bool = False,
-) -> tuple[OpenedModel, Table, DescriptorColumns]:
-    """Load the model in a folder and open a file of molecules.
-
-    Args:
-        folder: folder of the trained model.
-        path: the file.
-        reading: rules for reading the file.
-        on_bad_bytes: see :class:`gattn.apps.tables.csv_table.Table`.
-        lists: whether the model may be one of atoms or bonds.
-
-    Returns:
-        The model, the file before its first row, and its descriptor columns, which are none if the
-        model has none.
-
-    Raises:
-        RunError: the folder does not contain a readable model.
-        FileNotFoundError: the file ``path`` does not exist.
-        ValueError: the file cannot be read, the column of SMILES or of a descriptor is missing or
-            appears twice, or the coverage is not above 0 and below 1.
-    """
-    opened = open_model(folder, reading, lists=lists)
-    names = opened.model.descriptors_columns_
-    table = open_molecules(
-        path, opened.smiles, names, encoding=reading.encoding, on_bad_bytes=on_bad_bytes
-    )
-    return opened, table, DescriptorColumns.of(table, names, opened.style)

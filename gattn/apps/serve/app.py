@@ -135,7 +135,7 @@ class Server:
         """
         run = self.run(ServedMolecules, request.model)
         input_rows = list(map(run.input_row, request.smiles))
-        rows = await self.predict(run, input_rows, coverage_of(run.card, request.coverage))
+        rows = await self.predict(run, input_rows, coverage_of(run.opened.card, request.coverage))
         answer = [as_values(run.model, row.cells) | {"error": row.error} for row in rows]
         return PredictAnswer(model=run.name, rows=answer)
 
@@ -161,7 +161,7 @@ class Server:
         with self.queue.admitted():
             explained = await self.pool.call(
                 explain_molecule, self._position[run.name], input_row, target,
-                coverage_of(run.card, request.coverage),
+                coverage_of(run.opened.card, request.coverage),
             )  # fmt: skip
         return run.answer(input_row.text.strip(), explained, target)
 

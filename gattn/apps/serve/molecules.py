@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gattn.apps.molecules.descriptor_columns import DescriptorColumns, InputRow
+from gattn.apps.molecules.descriptor_columns import InputRow
 from gattn.apps.molecules.estimators import MoleculeEstimator, MoleculeRegressor
 from gattn.apps.molecules.explain import Explanation, explain_model
-from gattn.apps.molecules.loading import load_model, smiles_columns
+from gattn.apps.molecules.loading import OpenedModel, open_model, smiles_columns
 from gattn.apps.molecules.pretrained import is_distributed
 from gattn.apps.molecules.runs.columns import SIMILARITY, prediction_columns, target_columns
 from gattn.apps.molecules.runs.explain import colour_scale, label_of
@@ -23,14 +23,12 @@ from gattn.apps.molecules.runs.predict import (
     read_threshold,
     read_training_set,
 )
-from gattn.apps.run.model_io import coverage_of
+from gattn.apps.molecules.settings import TableReading
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.paths import fault_of, run_paths
 from gattn.apps.serve.schemas import Atom, Domain, ExplainAnswer, Faithfulness, Neighbour, Pictures
 from gattn.apps.serve.served import ServedRun, json_value
-from gattn.apps.tables import formats
 from gattn.apps.tables.csv_table import Table, TableRow
-from gattn.apps.tables.numbers import NumberFormat
 from gattn.draw import DRAWN_ATOMS, draw_molecule
 
 NEAREST = 6
@@ -64,15 +62,13 @@ class ServedMolecules(ServedRun):
     """Run of ``gattn molecules train`` with its model and its training molecules.
 
     Attributes:
-        model: the model.
-        card: the model card.
+        opened: the model, with its card and the format of its tables.
         training: the training molecules; None if they cannot be read.
         threshold: the lowest similarity of the applicability domain; None if it is not known.
     """
 
     kind = "molecules"
-    model: MoleculeEstimator
-    card: dict[str, Any]
+    opened: OpenedModel
     training: TrainingSet | None
     threshold: float | None
 
@@ -80,28 +76,21 @@ class ServedMolecules(ServedRun):
         """Return the fields of the description; see :meth:`.ServedRun.details`."""
         model = self.model
         return {
-            "task": model.task.name, "targets": model.targets_, "coverage": coverage_of(self.card),
-            "smiles_columns": list(self.smiles_columns),
+            "task": model.task.name, "targets": model.targets_, "coverage": self.opened.coverage,
+            "smiles_columns": list(self.opened.smiles),
             "reads_smiles": self.reads_smiles,
             "size": metrics.get("molecules", {}).get("train", 0),
         }  # fmt: skip
 
     @property
-    def smiles_columns(self) -> tuple[str, ...]:
-        """Names of the columns of SMILES that a CSV file must have, unless the request names
-        others.
-        """
-        return smiles_columns(self.card, None, self.model.molecules_per_row)
-
-    @property
-    def numbers(self) -> NumberFormat:
-        """Format of the numbers in the training table."""
-        return NumberFormat(**self.card.get("numbers", {}))
+    def model(self) -> MoleculeEstimator:
+        """The model."""
+        return self.opened.model
 
     @property
     def unit(self) -> str:
         """Unit of the numbers in the columns of labels; "" if the training did not name one."""
-        return "" if self.model.task.is_class else self.card.get("unit", "")
+        return "" if self.model.task.is_class else str(self.opened.card.get("unit", ""))
 
     @property
     def reads_smiles(self) -> bool:
@@ -115,7 +104,7 @@ class ServedMolecules(ServedRun):
             RequestError: the model reads rows of several molecules or descriptor columns (422).
         """
         if not self.reads_smiles:
-            names = [*self.smiles_columns, *self.model.descriptors_columns_]
+            names = [*self.opened.smiles, *self.model.descriptors_columns_]
             raise RequestError(
                 422, f"the model {self.name!r} reads tables: send a CSV body with the columns "
                 f"{', '.join(names)} to POST /predict",
@@ -189,9 +178,9 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
     Raises:
         RunError: the folder holds no model that can be read.
     """
-    model, card = load_model(folder)
-    most = min(model.max_atoms, max_atoms)
-    model.set_params(workers=1, threads=threads, max_atoms=most)
+    opened = open_model(folder, TableReading(workers=1, threads=threads))
+    model = opened.model
+    model.set_params(max_atoms=min(model.max_atoms, max_atoms))
     notes: list[str] = []
     training = threshold = None
     paths = run_paths(folder)
@@ -216,7 +205,7 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
         )
     return ServedMolecules(
         name=name, folder=folder, notes=tuple(notes), columns=prediction_columns(model),
-        model=model, card=card, training=training, threshold=threshold,
+        opened=opened, training=training, threshold=threshold,
     )  # fmt: skip
 
 
@@ -359,18 +348,16 @@ def read_csv_body(
     Raises:
         RequestError: the body is no such table (422), or has too many rows (413).
     """
-    descriptors = run.model.descriptors_columns_
+    opened = run.opened
     # The table reader needs a file, so the body is written to a temporary folder that is removed
     # afterwards.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
         path.write_bytes(body)
         try:
-            names = smiles_columns(run.card, columns, run.model.molecules_per_row)
-            table = formats.open_molecules(
-                path, names, descriptors, encoding=encoding, on_bad_bytes="surrogateescape"
-            )
-            style = DescriptorColumns.of(table, descriptors, run.numbers)
+            names = smiles_columns(opened.card, columns, run.model.molecules_per_row)
+            opened = opened._replace(smiles=names)
+            table, style = opened.open(path, encoding, "surrogateescape")
             rows = []
             for row in style.checked(table.rows()):
                 if len(rows) == max_rows:

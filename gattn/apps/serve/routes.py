@@ -171,7 +171,7 @@ def add_api(app: FastAPI, server: Server) -> None:
             read_csv_body, await request.body(), run, query.smiles, encoding,
             server.settings.max_rows,
         )  # fmt: skip
-        coverage = coverage_of(run.card, query.coverage)
+        coverage = coverage_of(run.opened.card, query.coverage)
         predicted = await server.predict(run, table.input_rows, coverage)
         if "application/json" in request.headers.get("accept", ""):
             answer = TableAnswer(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gattn.apps.molecules.explain import explain_model
-from gattn.apps.molecules.loading import open_run
+from gattn.apps.molecules.loading import open_model
 from gattn.apps.molecules.row_format import name_after, name_column
 from gattn.apps.molecules.runs.predict import Counts
 from gattn.apps.molecules.settings import DEFAULT_READING, TableReading
@@ -207,7 +207,8 @@ def explain_table(
     """
     if pictures < 0:
         raise ValueError(f"pictures must be at least 0; got {pictures}")
-    opened, table, descriptors = open_run(run, path, reading)
+    opened = open_model(run, reading)
+    table, descriptors = opened.open(path, reading.encoding)
     estimator = opened.model
     target_index = estimator.place_of(target)
     rows = list(descriptors.checked(table.rows()))

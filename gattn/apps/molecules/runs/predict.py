@@ -13,7 +13,7 @@ import numpy as np
 from gattn.apps.fitting.settings import SettingsError, read_toml
 from gattn.apps.molecules.descriptor_columns import InputRow
 from gattn.apps.molecules.estimators import MoleculeEstimator
-from gattn.apps.molecules.loading import open_run
+from gattn.apps.molecules.loading import open_model
 from gattn.apps.molecules.pretrained import is_distributed, resolve
 from gattn.apps.molecules.runs.columns import prediction_cells, prediction_columns
 from gattn.apps.molecules.runs.config import RunSettings
@@ -271,9 +271,8 @@ def predict_table(
             is not above 0 and below 1, or the measured molecules cannot be read.
     """
     check_table_ending(out)
-    opened, table, descriptors = open_run(
-        run, path, reading, on_bad_bytes="surrogateescape", lists=True
-    )
+    opened = open_model(run, reading, lists=True)
+    table, descriptors = opened.open(path, reading.encoding, "surrogateescape")
     model, read = opened.model, descriptors.input_row
     measured = read_measured(run, model, neighbors) if neighbors else None
     columns = prediction_columns(model) + ([] if measured is None else measured.columns)
