@@ -198,7 +198,7 @@ def learn_weights(edges: EdgeTable, name: str, where: Where) -> tuple[float, flo
         raise GraphError(all_zero(name))
     notes = []
     if zeros := len(weights) - len(positive):
-        notes.append(f"Column {name!r} of the edges: {zeros:,} edges of weight 0 are removed.")
+        notes.append(f"Column {name!r} of the edges: edges of weight 0 are removed ({zeros:,}).")
     if positive.min() == positive.max():
         notes.append(f"Column {name!r} of the edges is constant: the weights have no effect.")
         return float(positive[0]), 1.0, notes
@@ -585,7 +585,8 @@ def read_edge_columns(
     attached = replace(graph, arcs=arcs, edge_index=messages, edge_inputs=inputs)
     notes += _read_notes(encoder) + merged_edges_note(attached, encoder)
     if structure.open is not None:
-        used, all_edges = attached.edge_index.shape[1], 2 * structure.open.shape[1]
+        used, all_edges = attached.edge_index.shape[1], structure.open.shape[1]
+        all_edges *= 1 if structure.against is None else 2
         notes.append(
             f"Messages never come from the future: {used:,} of {all_edges:,} directions of edges "
             f"lead to a node that is predicted later, by column {chosen.time!r}."

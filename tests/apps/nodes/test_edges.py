@@ -163,7 +163,7 @@ def test_constant_zero_or_date_column_of_edges_gives_a_note():
     for rows, columns, message in (
         ("a,b,2,x\nb,c,2,y\n", {"weight": "w"}, "is constant: the weights have no effect"),
         ("a,b,2,x\nb,c,1,x\n", {"type": "kind"}, "has no effect: all edges are of type 'x'"),
-        ("a,b,0,x\nb,c,1,y\n", {"weight": "w"}, "1 edges of weight 0 are removed"),
+        ("a,b,0,x\nb,c,1,y\n", {"weight": "w"}, "edges of weight 0 are removed (1)"),
         ("a,b,2020-01-01,x\nb,c,2020-01-02,y\n", {}, "Column 'w' of the edges is read as dates"),
     ):
         *_, notes = read_edge_columns(_graph(rows), EdgeColumns(**columns))

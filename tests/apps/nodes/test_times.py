@@ -32,6 +32,8 @@ def test_messages_from_later_nodes_and_along_later_edges_are_omitted():
     )
     assert set(_pairs(graph)) == {("a", "b"), ("b", "c"), ("c", "b"), ("d", "b")}
     assert any("4 of 6 directions of edges" in note for note in notes)
+    both = _graph("a,b,1,x\nb,a,1,x\n", nodes=nodes)
+    assert "1 of 2 directions" in str(read_edge_columns(both, EdgeColumns(time="year"))[2])
     means = Neighbours.of(graph).means.toarray()
     assert means[0].sum() == means[3].sum() == 0
     assert encoder is not None
