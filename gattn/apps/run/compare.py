@@ -28,7 +28,7 @@ class Difference(NamedTuple):
         run: the folder of the run.
         target: name of the target; "" if there is a single target.
         error: the error on the test rows: RMSE for numbers, the fraction of wrong classes for
-            classes.
+            classes; with several folds, the mean of the errors of the folds.
         difference: the error minus that of the first run, on the same rows; with several folds, the
             mean of the differences of the folds.
         low: lower end of the 95 % confidence interval of the difference.
@@ -97,7 +97,8 @@ def compare_runs(runs: Sequence[str | Path]) -> list[Difference]:
         rows_of_target = [(0.0, 0.0, 0.0, np.nan)]
         rows_of_target += [(*one[:3], p) for one, p in zip(compared, corrected)]
         for run, loss, one in zip(runs, losses, rows_of_target):
-            result.append(Difference(str(run), target, _error(loss, is_number), *one))
+            error = float(_fold_errors(loss, folds, is_number).mean())
+            result.append(Difference(str(run), target, error, *one))
     return result
 
 
@@ -161,6 +162,11 @@ def _error(loss: np.ndarray, is_number: bool) -> float:
     return float(np.sqrt(loss.mean()) if is_number else loss.mean())
 
 
+def _fold_errors(loss: np.ndarray, folds: np.ndarray, is_number: bool) -> np.ndarray:
+    """Return the error of each fold, given the losses [n] of the rows and their folds [n]."""
+    return np.array([_error(loss[folds == name], is_number) for name in np.unique(folds)])
+
+
 def _difference(
     loss: np.ndarray, first: np.ndarray, folds: np.ndarray, is_number: bool
 ) -> tuple[float, float, float, float]:
@@ -174,25 +180,20 @@ def _difference(
     # SciPy takes half a second to import, which other commands do not need.
     from scipy import stats
 
-    difference = _error(loss, is_number) - _error(first, is_number)
+    each = _fold_errors(loss, folds, is_number) - _fold_errors(first, folds, is_number)
+    count, mean = len(each), float(each.mean())
     if np.array_equal(loss, first):
         return 0.0, 0.0, 0.0, 1.0
-    names = np.unique(folds)
-    if len(names) == 1:
+    if count == 1:
         random = np.random.default_rng(0)
         # One sample at a time, because a matrix of all samples can exceed the memory.
         drawn = (random.integers(len(loss), size=len(loss)) for _ in range(RESAMPLES))
         apart = [_error(loss[rows], is_number) - _error(first[rows], is_number) for rows in drawn]
         low, high = np.quantile(apart, [0.025, 0.975])
-        return difference, float(low), float(high), float(stats.ttest_rel(loss, first).pvalue)
-    each = np.array(
-        [_error(loss[folds == n], is_number) - _error(first[folds == n], is_number) for n in names]
-    )
-    count = len(names)
+        return mean, float(low), float(high), float(stats.ttest_rel(loss, first).pvalue)
     deviation = each.std(ddof=1) * np.sqrt(1 / count + 1 / (count - 1))
     spread = float(stats.t.ppf(0.975, count - 1) * deviation)
-    p = float(2 * stats.t.sf(abs(each.mean()) / max(deviation, 1e-300), count - 1))
-    mean = float(each.mean())
+    p = float(2 * stats.t.sf(abs(mean) / max(deviation, 1e-300), count - 1))
     return mean, mean - spread, mean + spread, p
 
 

@@ -51,7 +51,8 @@ def test_comparison_of_cross_validations_has_the_corrected_variance(tmp_path):
     for run, offset in (("a", np.zeros(5)), ("b", np.array([0.1, 0.2, 0.1, 0.2, 0.15]))):
         for fold in range(5):
             write_run(tmp_path / run / f"fold-{fold}", np.full(200, 1 + offset[fold]))
-    _, other = compare_runs([tmp_path / "a", tmp_path / "b"])
+    first, other = compare_runs([tmp_path / "a", tmp_path / "b"])
+    assert (first.error, other.error) == pytest.approx((1, 1.15))
     each = np.array([0.1, 0.2, 0.1, 0.2, 0.15])
     half = 2.776445 * each.std(ddof=1) * np.sqrt(1 / 5 + 1 / 4)
     assert other.difference == pytest.approx(each.mean())
