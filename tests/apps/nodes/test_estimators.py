@@ -40,16 +40,6 @@ def test_node_classifier_exceeds_90_percent_accuracy_on_two_communities(fitted):
     assert fitted.predict_set(coverage=0.8).shape == (60, 2)
 
 
-def test_node_classifier_predicts_nodes_without_a_label():
-    graph = _two_groups()
-    for node in range(0, 60, 2):
-        graph.nodes[node]["label"] = None
-    model = NodeClassifier(**SMALL).fit(graph)
-    assert len(model.split_.train) + len(model.split_.val) == 30
-    even = model.predict()[::2]
-    assert (even == np.array(["left"] * 15 + ["right"] * 15)).mean() > 0.85
-
-
 @pytest.mark.parametrize("model", ["gatv2", "transformer"])
 def test_node_classifier_of_each_attention_layer_learns_two_communities(model):
     classifier = NodeClassifier(model=model, **{**SMALL, "epochs": 25}).fit(_two_groups())
