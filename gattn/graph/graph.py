@@ -12,10 +12,10 @@ from gattn.compat import torch as torch_internals
 from gattn.graph import cache
 from gattn.graph.cache import outside_transforms
 from gattn.graph.edge_input import as_size, read_edges
-from gattn.graph.sorting import lay_out, other_edges, sort
-from gattn.layout import ranges, stats
+from gattn.graph.sorting import lay_out, sort
+from gattn.layout import onnx, ranges, stats
 from gattn.layout.blocks import Blocks
-from gattn.layout.layout import Layout, num_rows
+from gattn.layout.layout import INT32_END, Layout, num_rows
 
 
 class Graph:
@@ -357,11 +357,13 @@ class Graph:
             first: index of the source that is the same node as destination 0; self-loops are then
                 (first + i, i) for i < min(num_src - first, num_dst).
         """
+        if torch.compiler.is_compiling() and not onnx.exporting() and not first:
+            return _build_traced(self.edge_index, *self.size, self_loops=True)
         source, destination = self.edge_index
         kept_edges = None
         loops = source == destination + first
-        if torch.compiler.is_compiling() or bool(loops.any()):
-            kept_edges = other_edges(loops)
+        if onnx.exporting() or bool(loops.any()):
+            kept_edges = (~loops).nonzero().squeeze(1)
             source, destination = source[kept_edges], destination[kept_edges]
         nodes = torch.arange(min(self.num_src - first, self.num_dst), device=self.device)
         source, destination = torch.cat([source, nodes + first]), torch.cat([destination, nodes])
@@ -468,7 +470,58 @@ def as_graph(
 
     if not isinstance(edges, Tensor):
         return build()
+    is_dense = type(edges) is Tensor and edges.layout == torch.strided
+    if is_dense and torch.compiler.is_compiling() and not onnx.exporting():
+        _, _, num_src, num_dst = read_edges(edges, size)
+        return _build_traced(edges, num_src, num_dst, self_loops)
     return cache.cached(edges, (as_size(size), self_loops), build)
+
+
+def _build_traced(edges: Tensor, num_src: int, num_dst: int, self_loops: bool) -> Graph:
+    """Return the graph of edges [2, e], which an operator of the compiled code builds."""
+    *layout, kept_edges = _build_layout(edges, num_src, num_dst, self_loops)
+    return Graph.from_layout(Layout(*layout), kept_edges if self_loops else None)
+
+
+@torch.library.custom_op(
+    "gattn::build_layout",
+    mutates_args=(),
+    schema="(Tensor edges, SymInt num_src, SymInt num_dst, bool self_loops) -> Tensor[]",
+)
+def _build_layout(edges: Tensor, num_src: int, num_dst: int, self_loops: bool) -> list[Tensor]:
+    """Return the seven tensors of a :class:`Layout`, with empty statistics, and the kept edges of a
+    graph, in a custom operator. Raises ValueError if an index is out of range, or if there are so
+    many nodes or edges that the indices need int64.
+    """
+    # On a CPU, the graph is cached, so that compiled code sorts edges once. A CUDA graph replays
+    # the operator for other edges, so that it must not read the cache.
+    if edges.is_cpu:
+        graph = as_graph(edges, (num_src, num_dst), self_loops=self_loops)
+    else:
+        graph = as_graph(Graph(edges, (num_src, num_dst)), self_loops=self_loops)
+    if graph.layout.col.dtype != torch.int32:
+        raise ValueError(
+            f"compiled code must get fewer than {INT32_END} nodes and edges; got "
+            f"{edges.shape[1]} edges, size ({num_src}, {num_dst}): create a Graph outside it"
+        )
+    kept_edges = graph.kept_edges
+    if kept_edges is None:
+        kept_edges = torch.arange(edges.shape[1], device=edges.device)
+    # Compiled code may write to the results of an operator, so they are copies. It has no
+    # statistics, whose tensor is empty.
+    tensors = *graph.layout[:6], edges.new_empty(0, dtype=torch.int64), kept_edges
+    return [tensor.clone() for tensor in tensors]
+
+
+@_build_layout.register_fake
+def _(edges: Tensor, num_src: int, num_dst: int, self_loops: bool) -> list[Tensor]:
+    """Return tensors with the shapes of the layout and the kept edges, for torch.compile."""
+    # Without self-loops, all edges are kept.
+    rows = torch_internals.dynamic_size() if self_loops else edges.shape[1]
+    count = rows + min(num_src, num_dst) if self_loops else rows
+    sizes = num_dst + 1, count, count, num_src + 1, count, count
+    indices = (edges.new_empty(size, dtype=torch.int32) for size in sizes)
+    return [*indices, *(edges.new_empty(size, dtype=torch.int64) for size in (0, rows))]
 
 
 def check_graph(name: str, graph: Any) -> None:

@@ -20,14 +20,10 @@ def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> 
     edges. Raises ValueError if an index is out of range; under torch.compile, the compiled code
     raises it.
     """
-    if not _is_real(source):
-        return sort(source, destination, num_src, num_dst)
     layout = sort(source, destination, num_src, num_dst)
-    if cpu.serves(source.device) and not onnx.exporting():
-        return layout
-    # The range of the indices is checked together with the degrees after sorting, so that results
-    # are read from the device only once.
-    if source.numel() == 0:
+    # On other devices, the range of the indices is checked together with the degrees after sorting,
+    # so that results are read from the device only once.
+    if not _is_real(source) or cpu.serves(source.device) or source.numel() == 0:
         return layout
     return _check_and_measure(source, destination, layout, num_src, num_dst)
 
@@ -37,12 +33,13 @@ def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Lay
     """Compute the layout of edges [e], without statistics. The indices must be in range: the CPU
     kernel raises ValueError for others, and other devices do not check them.
     """
-    if onnx.exporting():
+    is_real = _is_real(source)
+    if onnx.exporting() or (is_real and not cpu.serves(source.device)):
         return reference.build(source, destination, num_src, num_dst)
-    if not _is_real(source):
-        return Layout(*_build_traced(source, destination, num_src, num_dst))
-    if not cpu.serves(source.device):
-        return reference.build(source, destination, num_src, num_dst)
+    if not is_real:
+        # The module of Graph, which imports this module, defines the operator.
+        edges = torch.stack([source, destination])
+        return Layout(*torch.ops.gattn.build_layout(edges, num_src, num_dst, False)[:7])
     layout = cpu.build_layout(source, destination, num_src, num_dst)
     if layout is None:
         check_range(source, num_src, "source")
@@ -90,58 +87,6 @@ def _check_and_measure(
         check_range(source, num_src, "source")
         check_range(destination, num_dst, "destination")
     return stats.with_stats(layout, max_in, max_out)
-
-
-@torch.library.custom_op(
-    "gattn::build_layout",
-    mutates_args=(),
-    schema="(Tensor source, Tensor destination, SymInt num_src, SymInt num_dst) -> Tensor[]",
-)
-def _build_traced(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
-    """Compute a layout of edges [e] in a custom operator, which torch.compile can record. The
-    result has the tensors of :class:`Layout`, with empty statistics. Raises ValueError if an index
-    is out of range, or if there are so many nodes or edges that the indices need int64.
-    """
-    layout = lay_out(source, destination, num_src, num_dst)
-    if layout.col.dtype != torch.int32:
-        raise ValueError(
-            f"compiled code must get fewer than {reference.INT32_END} nodes and edges; got "
-            f"{source.numel()} edges, size ({num_src}, {num_dst}): create a Graph outside it"
-        )
-    # An operator must not return its inputs, so the empty statistics are a new tensor.
-    return [*layout[:6], source.new_empty(0, dtype=torch.int64)]
-
-
-@_build_traced.register_fake
-def _(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
-    """Return tensors with the shapes of the layout, for torch.compile."""
-    edges = source.shape[0]
-    sizes = num_dst + 1, edges, edges, num_src + 1, edges, edges
-    indices = (source.new_empty(size, dtype=torch.int32) for size in sizes)
-    return [*indices, source.new_empty(0, dtype=torch.int64)]
-
-
-def other_edges(loops: Tensor) -> Tensor:
-    """Return the positions, int64, of the edges that are no self-loops; ``loops`` is [e] bool."""
-    if torch.compiler.is_compiling() and not onnx.exporting():
-        return _other_edges_traced(loops)
-    return (~loops).nonzero().squeeze(1)
-
-
-@torch.library.custom_op("gattn::other_edges", mutates_args=())
-def _other_edges_traced(loops: Tensor) -> Tensor:
-    """Return the positions, int64, of the edges that are no self-loops, given a mask of the
-    self-loops, [e], in a custom operator.
-
-    Without ``fullgraph=True``, torch.compile ends a graph at an operator of torch whose result has
-    a data-dependent size.
-    """
-    return (~loops).nonzero().squeeze(1)
-
-
-@_other_edges_traced.register_fake
-def _(loops: Tensor) -> Tensor:
-    return loops.new_empty(torch_internals.dynamic_size(), dtype=torch.int64)
 
 
 def check_range(index: Tensor, size: int, role: str) -> None:

@@ -11,7 +11,8 @@ import gattn.graphs
 from gattn import Graph
 from gattn.kernels import cpu
 from gattn.layout import stats
-from gattn.layout.layout import Layout, without_stats
+from gattn.layout.layout import without_stats
+from gattn.nn import GATConv
 from tests.graph.checks import CASES, assert_same_graph
 
 
@@ -108,11 +109,28 @@ def test_copy_of_layout_statistics_is_invalid():
     assert graph.layout.stats._version == 0
 
 
-def test_operator_build_layout_returns_a_layout_without_statistics():
-    source, destination = torch.tensor([[0, 1, 2, 2], [1, 1, 1, 0]])
-    result = torch.ops.gattn.build_layout(source, destination, 3, 3)
-    assert len(result) == len(Layout._fields)
-    assert result[6].numel() == 0
+def test_operator_of_compiled_code_returns_copies_without_statistics():
+    edges = torch.tensor([[0, 1, 2, 2], [1, 1, 1, 0]])
+    first, second = (torch.ops.gattn.build_layout(edges, 3, 3, True) for _ in range(2))
+    graph = Graph(edges, 3).with_self_loops()
+    for left, right, expected in zip(first[:6], second, graph.layout, strict=False):
+        assert torch.equal(left, expected)
+        assert left.data_ptr() != right.data_ptr()
+    assert first[6].numel() == 0
+    assert first[7].tolist() == [0, 2, 3]
+
+
+def test_compiled_code_sorts_edges_again_only_after_a_change(sorts):
+    edges, x = torch.tensor([[0, 1, 2, 2], [1, 1, 1, 0]]), torch.randn(3, 4)
+    layer = GATConv(4, 4)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    for _ in range(3):
+        compiled(x, edges)
+    assert len(sorts) == 2  # without and with self-loops
+    edges[0, 0] = 2
+    out = compiled(x, edges)
+    assert len(sorts) == 4
+    torch.testing.assert_close(out, layer(x, edges))
 
 
 @pytest.mark.parametrize(("edges", "message"), [
