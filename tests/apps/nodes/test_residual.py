@@ -22,6 +22,7 @@ from gattn.apps.nodes.stack.residual import (
     ResidualPredictor,
 )
 from gattn.apps.nodes.stack.weights import Combination
+from gattn.nn import record_attention
 from tests.apps.nodes.networks import class_network
 
 NODES, FEATURES, OUTPUTS = 14, 5, 3
@@ -134,3 +135,20 @@ def test_residual_network_is_used_if_each_class_has_many_labels(tmp_path, monkey
     loaded = NodeClassifier.load(tmp_path / "model")
     assert isinstance(_predictor(loaded), ResidualPredictor)
     assert np.array_equal(loaded.predict_proba((edges, nodes)), many.predict_proba())
+
+
+def test_attention_and_embedding_are_those_of_the_prediction_that_reads_labels(monkeypatch):
+    monkeypatch.setattr(residual, "LABELS_OF_CLASS", 20)
+    tables = class_network(nodes=120)
+    options = {"label": "label", "epochs": 4, "width": 8, "heads": 2}
+    model = NodeClassifier(**options).fit(tables)
+    network = _predictor(model).network
+    embeddings = []
+    with record_attention(network) as records, monkeypatch.context() as patch:
+        embed = network.embed
+        patch.setattr(network, "embed", lambda x: embeddings.append(embed(x)) or embeddings[-1])
+        model.predict_proba(tables)
+    for (edges, weights), record in zip(model.attention(tables), records, strict=True):
+        assert np.array_equal(edges, record.edge_index)
+        assert np.array_equal(weights, record.weights)
+    assert np.array_equal(model.embed(tables), embeddings[0])

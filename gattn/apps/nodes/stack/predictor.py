@@ -272,13 +272,21 @@ class StackedPredictor:
 
     def embed(self, graph: AttributedGraph) -> Tensor:
         """Return the input of the last attention layer for each node, [n, width] float32."""
-        return self.network.embed(graph)
+        return self._reading(graph).embed(graph)
 
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
         """Return the edges [2, e], including added self-loops, and the attention weights [e, h]
         of each layer.
         """
-        return self.network.attention(graph)
+        return self._reading(graph).attention(graph)
+
+    def _reading(self, graph: AttributedGraph) -> NodePredictor:
+        """Return the attention network with the labels that it reads to predict a graph."""
+        places = self.training_places(graph)
+        if places is None or not isinstance(self.network, LabelledPredictor):
+            return self.network
+        components = self._components.with_train(places)
+        return self.network.reading(graph, components.train, components.labels)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickling. It does not contain the last graph, because the
@@ -335,10 +343,8 @@ def _network_part(
     name. A network that reads labels reads those of ``components``, and none if it is None.
     """
     if components is not None and isinstance(network, LabelledPredictor):
-        output = network.predict_labelled(graph, components.train, components.labels)
-    else:
-        output = network.predict(graph)
-    predicted = (output.numpy() - network.mean) / network.std
+        network = network.reading(graph, components.train, components.labels)
+    predicted = (network.predict(graph).numpy() - network.mean) / network.std
     return {network.settings.model: predicted.astype(np.float32)}
 
 

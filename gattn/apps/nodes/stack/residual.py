@@ -15,9 +15,8 @@ from gattn.apps.fitting.full_batch import FullBatch
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.fields import FieldInput, field_size
 from gattn.apps.nodes.network import CONVOLUTIONS
-from gattn.apps.nodes.predictor import NodePredictor, NodeProblem, graph_elements
+from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
 from gattn.apps.nodes.settings import NetworkSettings, NodeSettings
-from gattn.apps.runtime.threads import limited_threads
 from gattn.graph import Graph
 from gattn.nn import GATConv, SparseDropout, TransformerConv
 from gattn.ops.sparse_features import is_sum_over_edges, sparse_linear
@@ -195,6 +194,7 @@ class LabelledPredictor(ResidualPredictor):
     """Trained :class:`LabelledNetwork`, which reads the labels of the training nodes."""
 
     _network_class = LabelledNetwork
+    _labels: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
 
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[Any]:
         """Return the training input for given nodes, whose targets are their labels y. The one-hot
@@ -206,20 +206,27 @@ class LabelledPredictor(ResidualPredictor):
         labels = labels[part.inputs.field.nodes]
         return replace(part, inputs=replace(part.inputs, labels=labels))
 
-    @torch.no_grad()
-    def predict_labelled(
+    def reading(
         self, graph: AttributedGraph, train: NDArray[np.int64], labels: NDArray[np.float32]
-    ) -> Tensor:
-        """Return probabilities [n, classes], given one-hot labels [k, classes] of the nodes
-        ``train`` [k], which are indices in this graph. See :meth:`NodePredictor.predict` for the
-        graph and the errors.
+    ) -> LabelledPredictor:
+        """Return a copy that reads the one-hot labels [k, classes] of the nodes ``train`` [k] of
+        this graph, with the same network. It predicts, embeds and shows this graph alone. The
+        features of the graph are stored in both; see :meth:`NodePredictor.predict` for the errors.
         """
-        whole = self._whole(graph)
+        self._network_graph(graph)
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__, _labels=(train, labels))
+        return copy
+
+    def _whole(self, graph: AttributedGraph) -> FieldInput:
+        """Return the input of the network for all nodes of a graph, with the known labels."""
+        whole = super()._whole(graph)
+        if self._labels is None:
+            return whole
+        train, labels = map(torch.from_numpy, self._labels)
         inputs = torch.zeros(whole.x.shape[0], self.outputs)
-        inputs[torch.from_numpy(train)] = torch.from_numpy(labels)
-        with limited_threads(graph_elements(graph, self.settings), self.threads):
-            out = self.network(replace(whole, labels=inputs))[: len(graph)]
-        return out.double().softmax(1)
+        inputs[train] = labels
+        return replace(whole, labels=inputs)
 
 
 def residual_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSettings | None:
