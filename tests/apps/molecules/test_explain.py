@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -128,3 +129,6 @@ def test_atom_weights_far_below_the_model_error_are_not_drawn(ridge) -> None:
     assert b"ellipse" not in picture
     # One error must count against the weights of many molecules.
     assert colour_scale([poor] * 200) >= poor.error
+    strong = dataclasses.replace(one, weights=torch.tensor([0.125, -0.25, 0.0]))
+    for error in (0.0, math.nan):
+        assert colour_scale([dataclasses.replace(strong, error=error)]) == 0.25

@@ -111,8 +111,9 @@ def colour_scale(explanations: Sequence[Explanation]) -> float:
     """
     if not explanations:
         return 1.0
+    scale = shared_scale([one.weights for one in explanations])
     error = statistics.median(one.error for one in explanations)
-    return max(shared_scale([one.weights for one in explanations]), shared_scale([[error]]))
+    return max(scale, shared_scale([[error]])) if error > 0 else scale
 
 
 def _draw(stem: Path, explanation: Explanation, scale: float, title: str) -> None:
