@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting.scaling import moments
+from gattn.apps.molecules.gaussian_process import draw_labelled
 from gattn.apps.molecules.inputs import in_pieces
 from gattn.apps.molecules.kernels.features import TreeNodes, tree_leaves
 
@@ -194,14 +195,14 @@ class Forest:
         cls, train: MoleculeInputs, val: MoleculeInputs, y: Tensor, *, trees: int, seed: int,
         groups: Tensor, weights: Tensor, check: Callable[[], None] = lambda: None,
     ) -> tuple[Forest, list[OutOfBag]]:  # fmt: skip
-        """Train the trees on at most 20,000 molecules, drawn at random; predict each of them with
-        the trees that were not trained on it.
+        """Train the trees on at most 20,000 molecules, drawn at random with labels of each target;
+        predict each of them with the trees that were not trained on it.
 
         Args:
             train: molecules of the training part.
             val: molecules of the validation part.
             y: [k, t] float64, the labels of the k molecules of both parts; NaN where a target was
-                not measured.
+                not measured. Each target has a label in the training part.
             trees: number of trees of each target, at least 2. Targets with the same labelled
                 molecules form a block; with more than :data:`TOTAL` blocks, each has fewer trees.
             seed: seed of the samples and the splits.
@@ -216,7 +217,12 @@ class Forest:
         """
         generator = np.random.default_rng(seed)
         first, total = len(train), len(train) + len(val)
-        order = np.sort(generator.permutation(total)[:MOST])
+        # Of each target, an equal number of labels is drawn first: a random sample of molecules may
+        # contain no label of a target with few labels, on which no tree can be trained.
+        first_drawn = np.zeros(total, bool)
+        first_drawn[draw_labelled(y.isfinite(), MOST // y.shape[1], seed)[0]] = True
+        order = generator.permutation(total)
+        order = np.sort(order[np.argsort(~first_drawn[order], kind="stable")][:MOST])
         mean, scale = moments(y[:first])
         # The labels are rounded to float32, so that rounding errors of another unit of the target
         # do not change the splits of the trees.

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gattn.apps.molecules import forest as forest_module
 from gattn.apps.molecules.forest import Forest, OutOfBag
 from gattn.apps.molecules.model_inputs import MoleculeInputs
 from tests.apps.molecules.test_predictor import chains_and_targets
@@ -78,3 +79,16 @@ def test_forest_with_weights_and_missing_labels_learns_from_an_extra_column() ->
     assert (mean[:, 2] - extra[:, 0]).square().mean() < 0.3
     assert few.mean[::3, 1].isnan().all()
     assert few.mean[:, 0].isfinite().double().mean() > 0.9
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_forest_of_a_sample_of_molecules_learns_each_target_with_few_labels(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(forest_module, "MOST", 20)
+    inputs, y = chains_and_targets()
+    y[:, 1] = torch.nan
+    y[40:43, 1] = torch.tensor([1.0, 2.0, 3.0]).double()
+    forest, (_, every) = grown(y, seed=seed)
+    assert every.mean.isfinite().sum(0).tolist() == [20, 3]
+    assert forest.predict(inputs)[:, 1].isfinite().all()
