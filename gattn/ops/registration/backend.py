@@ -89,6 +89,8 @@ def reference_reason(device_type: str) -> str:
     """
     if os.environ.get("GATTN_BACKEND") == "reference":
         return "GATTN_BACKEND=reference forces plain PyTorch: unset it"
+    if onnx.exporting():
+        return "plain PyTorch, because ONNX has no kernels of gattn"
     if is_transformed():
         return "plain PyTorch, because kernels do not run inside torch.func"
     reason = _find_default(device_type)[1]
