@@ -295,8 +295,8 @@ def per_class_split(y: Tensor, seed: int) -> Split:
     """Split the nodes randomly: 20 nodes of each class for training, 30 for validation, and the
     rest for testing.
 
-    From a class of fewer than 50 nodes, two fifths are drawn for training and three tenths for
-    validation.
+    From a class of fewer than 50 nodes, two fifths are drawn for training; from a class of fewer
+    than 100 nodes, three tenths are drawn for validation.
 
     Args:
         y: [n] numbers of classes from 0, NaN for nodes without a label; at least one label.
