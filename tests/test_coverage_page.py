@@ -45,7 +45,7 @@ def test_coverage_page_lists_every_attention_layer_of_pyg_once() -> None:
         assert listed == exported
 
 
-def test_coverage_page_lists_the_unsupported_layers() -> None:
+def test_coverage_page_marks_unsupported_layers_as_to_build_or_out_of_scope() -> None:
     rows = {name: here for name, here, _ in ROWS}
     for name in UNSUPPORTED - NOT_PYG:
         assert rows[name] in ("to build", "out of scope"), name

@@ -76,7 +76,9 @@ def test_explain_path_states_why_a_layer_runs_on_the_reference(monkeypatch):
         (MIN_COMPILED_CHUNKS * CHUNK, "chunked and compiled", "in plain PyTorch on 16,384 edges"),
     ],
 )
-def test_explain_path_of_a_custom_score_depends_on_edge_count(count, path, reason, monkeypatch):
+def test_explain_path_states_how_a_custom_score_is_computed_for_each_edge_count(
+    count, path, reason, monkeypatch
+):
     monkeypatch.setattr(edge_function, "_has_compiler", lambda: True)
     graph = gattn.Graph(edges(count), NODES)
     record = only(explain_path(OnGraph(score=own_score), torch.randn(NODES, 8), graph))
@@ -98,7 +100,9 @@ def test_explain_path_states_that_pyg_may_be_faster_for_few_edges(count):
     ("width", "count"),
     [(NARROW - 1, FEW_OF_TYPE), (NARROW, FEW_OF_TYPE - 1), (NARROW, FEW_OF_TYPE)],
 )
-def test_explain_path_states_that_pyg_may_be_faster_for_few_channels_or_typed_edges(width, count):
+def test_explain_path_of_han_conv_states_that_pyg_may_be_faster_for_few_channels_or_edges(
+    width, count
+):
     x, metadata = torch.randn(NODES, 8), (["v"], [("v", "to", "v")])
     graph = {("v", "to", "v"): edges(count)}
     reason = only(explain_path(nn.HANConv(8, width, metadata), {"v": x}, graph)).reason
@@ -108,7 +112,7 @@ def test_explain_path_states_that_pyg_may_be_faster_for_few_channels_or_typed_ed
 
 
 @pytest.mark.parametrize("width", [1, 2])
-def test_explain_path_states_that_pyg_may_be_faster_for_a_single_channel(width):
+def test_explain_path_states_that_pyg_may_be_faster_for_layers_with_few_channels(width):
     x = torch.randn(NODES, 8)
     reason = only(explain_path(nn.GATConv(8, width), x, edges(FEW_EDGES))).reason
     assert reason.startswith("with fewer than 2 channels, PyG's layer may") == (width == 1)

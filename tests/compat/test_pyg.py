@@ -65,7 +65,9 @@ def test_every_kind_of_pyg_hook_is_detected_in_a_layer_and_its_copy():
 
 @pytest.mark.parametrize("name", pyg_internals.BOUND)
 @pytest.mark.parametrize("how", ["jinja", "orig"])
-def test_layer_gives_an_output_if_pyg_has_not_generated_a_method(monkeypatch, name, how):
+def test_layer_gives_an_output_and_reports_an_override_if_a_jinja_method_of_pyg_is_missing(
+    monkeypatch, name, how
+):
     layer = nn.GATConv(8, 4)
     assert layer.slow_path_reason == ""
     monkeypatch.delattr(nn.GATConv, f"_{how}_{name}")

@@ -63,7 +63,7 @@ def test_data_parallel_gradients_equal_those_of_one_process(run):
         torch.testing.assert_close(grads, [p.grad for p in whole.network.parameters()])
 
 
-def test_training_of_two_processes_resumes_in_three_from_a_checkpoint(run, tmp_path):
+def test_training_of_two_processes_resumed_in_three_equals_training_in_one_process(run, tmp_path):
     path = tmp_path / "checkpoint.pt"
     run(2, ranks.resume, path, 10)
     results = run(3, ranks.resume, path, 10)

@@ -96,7 +96,7 @@ def test_legend_marks_its_ends_if_weights_exceed_the_scale():
     assert "≥ +0.5" in beyond
 
 
-def test_title_in_any_alphabet_is_drawn_and_a_long_line_is_shortened():
+def test_title_with_greek_and_chinese_letters_is_drawn_and_a_long_line_is_shortened():
     title = "β-carotene <&> 'µ²' 中\x07"
     svg = draw_molecule("CO", [0.1, 0.2], title=title, lines=["x" * 500])
     assert texts(svg)[0] == "β-carotene <&> 'µ²' 中"

@@ -51,7 +51,7 @@ def test_width_of_an_edge_at_its_source_grows_with_its_weight(axes):
     assert (from_1 - at_2) / (at_1 - at_2) == pytest.approx(0.5 / 0.2)
 
 
-def test_network_above_the_limit_of_nodes_is_drawn_as_a_sample(axes):
+def test_network_above_the_limit_of_nodes_is_drawn_as_a_sample_of_that_size(axes):
     star = np.stack([np.zeros(40, int), np.arange(1, 41)])
     draw_network(star, colour=np.arange(41), most=11)
     dots = axes[0].collections[-1].get_offsets()
@@ -184,7 +184,7 @@ def test_draw_network_raises_error_for_invalid_edges_weights_node_values_or_limi
         draw_network(**{"edge_index": RING, **options})
 
 
-def test_most_frequent_of_many_classes_have_colours_and_the_others_are_grey(axes):
+def test_legend_names_the_ten_most_frequent_classes_and_counts_the_others(axes):
     classes = np.r_[np.repeat(np.arange(32, 42), 2), np.arange(32)]
     edges = np.stack([np.arange(51), np.arange(1, 52)])
     draw_network(edges, colour=classes, names=[f"class {i}" for i in range(42)])

@@ -62,7 +62,7 @@ def test_sparse_matrix_has_edges_for_stored_zeros_and_rows_as_destinations():
     assert graph.edge_index.tolist() == [[1, 2], [0, 0]]
 
 
-def test_networkx_graphs_are_read_in_the_order_of_nodes():
+def test_nodes_of_a_networkx_graph_are_numbered_in_the_order_of_the_graph():
     graph = Graph(networkx.DiGraph([("a", "b"), ("c", "a")]))
     assert graph.edge_index.tolist() == [[0, 2], [1, 0]]
     assert graph.size == (3, 3)

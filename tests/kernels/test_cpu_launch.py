@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_kernel_arguments_of_wrong_size_raise_error():
+def test_wrong_size_of_kernel_arguments_or_unknown_kernel_number_raises_error():
     with pytest.raises(ValueError, match=r"takes [0-9]+ bytes of arguments; got 3"):
         cpu._kernels.run(list(cpu._kernels.kernels()).index("gat_forward"), b"abc")
     with pytest.raises(IndexError, match="no kernel"):
@@ -43,7 +43,7 @@ def test_launch_with_an_unknown_field_or_another_dtype_raises_error():
         launch([torch.zeros(3, 1, 2), torch.zeros(1, 1, 2, dtype=torch.float64)])
 
 
-def test_launcher_without_a_value_for_a_field_raises_error():
+def test_launcher_without_a_value_for_a_field_or_for_an_unknown_kernel_raises_error():
     arguments = {"layout": 0, "query": 1, "key": 2, "out": 3, "heads": 4}
     with pytest.raises(TypeError, match="edge_dot needs a value for its field channels, key_h"):
         cpu.Launcher("edge_dot", arguments)

@@ -36,7 +36,7 @@ def test_operators_of_each_width_with_one_of_the_dtypes_equal_the_reference(
         (32, torch.bfloat16), (64, torch.float32), (128, torch.bfloat16),
     ],
 )  # fmt: skip
-def test_operators_with_values_as_wide_as_keys_equal_the_reference(
+def test_operators_with_eleven_heads_of_4_to_128_channels_equal_the_reference(
     operator, channels, dtype, compare, random_graph
 ):
     """Test numbers of channels for which kernels were compiled, and other numbers. The kernels

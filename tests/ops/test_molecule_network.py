@@ -131,7 +131,7 @@ def test_infinite_parameter_makes_outputs_of_the_molecule_network_not_finite() -
     assert not network(batch).isfinite().any()
 
 
-def test_molecule_network_raises_error_for_invalid_bonds_or_features() -> None:
+def test_molecule_network_raises_error_for_invalid_bonds_features_or_ptr() -> None:
     network, batch = network_of(torch.float32), batch_of(torch.float32)
     joined = torch.tensor([[0], [len(batch.x) - 1]])
     attr = torch.cat([batch.edge_attr, batch.edge_attr[:1]])

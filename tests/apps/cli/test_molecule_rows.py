@@ -30,7 +30,9 @@ def data(tmp_path):
     return path
 
 
-def test_train_predict_and_evaluate_accept_rows_of_two_molecules(gattn, tmp_path, data):
+def test_train_predict_and_evaluate_accept_rows_of_two_molecules_but_explain_raises_error(
+    gattn, tmp_path, data
+):
     run = tmp_path / "run"
     code, out = gattn("train", data, "--target", "y", "--out", run, *COLUMNS, *GP)
     assert code == 0, out

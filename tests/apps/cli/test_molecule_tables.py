@@ -134,7 +134,9 @@ def test_target_with_one_class_in_the_training_set_is_left_out(train):
     assert list(_metrics(folder)["labels"]) == ["a"]
 
 
-def test_train_and_predict_read_each_table_format_and_detect_smiles(tmp_path, gattn, monkeypatch):
+def test_train_and_predict_read_parquet_smi_and_standard_input_and_detect_the_smiles_column(
+    tmp_path, gattn, monkeypatch
+):
     table = pd.DataFrame(ROWS, columns=["Canonical_SMILES", "y", "kind"])
     table.to_parquet(tmp_path / "t.parquet")
     options = ["--target", "y", "--coverage", 0.5, *GP]

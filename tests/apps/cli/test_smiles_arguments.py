@@ -21,7 +21,7 @@ def test_predict_prints_predictions_for_smiles_arguments(gattn, tmp_path, monkey
     assert "and 10 more rows" in out
 
 
-def test_explain_reads_smiles_arguments_or_one_table(gattn, tmp_path):
+def test_explain_reads_smiles_arguments_and_raises_error_for_two_tables(gattn, tmp_path):
     code, out = gattn("explain", "bbb", "CCO", "CCN", "--out", tmp_path / "why")
     assert code == 0, out
     assert [row["smiles"] for row in read_rows(tmp_path / "why" / "molecules.csv")] == [

@@ -91,7 +91,7 @@ def test_error_about_an_invalid_settings_file_names_the_file(tmp_path) -> None:
         read_toml(Run, tmp_path / "nowhere.toml")
 
 
-def test_setting_out_of_its_range_raises_error_that_names_the_file(tmp_path) -> None:
+def test_setting_out_of_its_range_raises_error_that_names_the_setting(tmp_path) -> None:
     path = tmp_path / "config.toml"
     path.write_text("epochs = 0\n")
     with pytest.raises(SettingsError, match=r"config\.toml: epochs must be a .*, at least 1"):

@@ -90,7 +90,7 @@ def test_foundation_of_another_architecture_raises_error(encoder, changes):
         read_foundation_of(settings)
 
 
-def test_foundation_without_a_network_or_of_another_version_raises_error(tmp_path):
+def test_missing_or_incompatible_foundation_raises_error_with_its_reason(tmp_path):
     with pytest.raises(RunError, match="got nothing"):
         read_foundation("nothing")
     with pytest.raises(SettingsError, match="got model gp"):

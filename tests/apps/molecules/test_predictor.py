@@ -98,7 +98,7 @@ def test_std_for_a_molecule_unlike_training_molecules_is_the_std_of_the_labels(m
     assert far > 0.999 * float(y[:60, 0].std(correction=0)) > 3 * near
 
 
-def test_first_network_of_an_ensemble_equals_a_single_network() -> None:
+def test_first_network_of_an_ensemble_gives_the_same_predictions_as_a_single_network() -> None:
     inputs, y = chains_and_targets()
     several, alone = (
         fitted(y, model="attention", ensemble=number).predict(inputs).member_predictions

@@ -17,7 +17,7 @@ def heavy_atoms(molecule: Chem.Mol) -> list[int]:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_stereo_marks_are_removed_as_rdkit_removes_stereochemistry(text):
+def test_removing_stereo_marks_gives_the_same_smiles_as_remove_stereochemistry_of_rdkit(text):
     molecule = Chem.MolFromSmiles(text)
     bare = without_stereo_marks(text)
     assert "@" not in bare.split()[0]

@@ -188,7 +188,7 @@ def test_note_counts_new_edge_categories_and_a_missing_edge_column_raises_error(
             encoder.attach(_graph("a,b,1\nb,c,2\n", f"source,target,{rest}"))
 
 
-def test_edge_columns_are_read_from_graphml_and_pyg_data(tmp_path):
+def test_edge_columns_are_read_from_networkx_graphml_and_pyg_data(tmp_path):
     graph = networkx.Graph()
     graph.add_edge("a", "b", since=2001, kind="x")
     graph.add_edge("b", "c", since=2003, kind="y")

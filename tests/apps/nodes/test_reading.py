@@ -75,7 +75,7 @@ def test_read_graph_file_reads_graphml_gml_and_gexf(tmp_path, ending):
     assert graph.edge_index.shape == (2, 2)
 
 
-def test_names_of_gml_nodes_are_labels_if_all_labels_differ(tmp_path):
+def test_gml_labels_are_node_names_only_if_all_labels_differ(tmp_path):
     path = tmp_path / "graph.gml"
     node = 'node [ id {} label "{}" kind "é" ]'
     for labels, names in (("ab", ["a", "b"]), ("aa", [0, 1])):

@@ -88,7 +88,7 @@ def test_stack_gives_90_percent_of_the_weight_to_the_only_predictive_model(is_cl
 
 
 @pytest.mark.parametrize("rows_of_sum", [0.0, 4.0])
-def test_listwise_weights_minimise_the_loss_with_both_penalties(rows_of_sum):
+def test_listwise_weights_equal_the_minimum_of_the_penalised_loss_on_a_grid(rows_of_sum):
     scores = np.random.default_rng(0).normal(-1, 1, size=(10, 3, 2))
     scores[:, 0] = 0
     prior = np.array([0.7, 0.3])
@@ -100,9 +100,7 @@ def test_listwise_weights_minimise_the_loss_with_both_penalties(rows_of_sum):
 
 
 @pytest.mark.parametrize(("nodes", "factor"), [(4, 1), (4000, 8)])
-def test_temperature_fitted_to_four_nodes_is_nearer_to_one_than_if_fitted_to_4000_nodes(
-    nodes, factor
-):
+def test_temperature_fitted_to_four_nodes_is_one_and_to_4000_nodes_is_eight(nodes, factor):
     scores = np.log([[0.6, 0.4]] * nodes)
     assert temperature(scores, np.zeros(nodes)) == factor
 

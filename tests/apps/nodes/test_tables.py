@@ -136,7 +136,7 @@ def test_word_among_numeric_labels_is_a_missing_label():
 COMMAS = [f"{i / 7:.2f}".replace(".", ",") for i in range(40)]
 
 
-def test_numeric_column_with_texts_gives_a_note_that_suggests_an_option():
+def test_numeric_column_with_texts_gives_a_note_that_describes_the_texts():
     for cells, pattern in (
         (COMMAS, r"with a decimal comma .*, for example '0,00' .*--decimal ,"),
         ([f"{i},{i:03}" for i in range(1, 41)], "use --decimal , or --thousands ,"),

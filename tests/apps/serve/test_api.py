@@ -103,7 +103,7 @@ def test_simultaneous_requests_are_batched_and_get_the_same_predictions_as_separ
 
 
 @pytest.mark.slow
-def test_server_with_two_processes_predicts_the_same_as_with_one_and_survives_their_kill(
+def test_server_with_two_processes_gives_the_same_predictions_as_with_one_and_recovers_if_killed(
     client_of, client
 ):
     with client_of(workers=2, timeout=600) as processes:

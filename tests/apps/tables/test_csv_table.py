@@ -126,7 +126,7 @@ def test_table_of_another_encoding_raises_error_that_names_the_option(tmp_path):
         open_table(path, ["smiles"], encoding="klingon")
 
 
-def test_table_that_is_missing_unreadable_or_a_folder_raises_error(tmp_path):
+def test_missing_table_folder_unknown_encoding_or_too_long_field_raises_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         open_table(tmp_path / "none.csv")
     with pytest.raises(ValueError, match="is a folder; expected a CSV file"):

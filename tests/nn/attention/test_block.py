@@ -41,7 +41,7 @@ def _copy_layer(theirs, ours, *norms):
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_transformer_block_on_complete_graphs_equals_torchs_encoder_layer(norm):
+def test_transformer_block_on_complete_graphs_equals_transformer_encoder_layer_of_torch(norm):
     torch.manual_seed(0)
     theirs = TransformerEncoderLayer(
         8, 2, 16, 0.0, "relu", batch_first=True, norm_first=norm == "pre"
@@ -55,7 +55,7 @@ def test_transformer_block_on_complete_graphs_equals_torchs_encoder_layer(norm):
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_transformer_block_with_memory_equals_torchs_decoder_layer(norm):
+def test_transformer_block_with_memory_equals_transformer_decoder_layer_of_torch(norm):
     torch.manual_seed(0)
     theirs = TransformerDecoderLayer(
         8, 2, 16, 0.0, "gelu", batch_first=True, norm_first=norm == "pre"

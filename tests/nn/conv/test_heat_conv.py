@@ -79,7 +79,7 @@ TYPES = {
 
 
 @pytest.mark.parametrize("case", TYPES)
-def test_heat_conv_raises_error_for_node_or_edge_types_out_of_range(case):
+def test_heat_conv_raises_error_for_invalid_node_or_edge_types(case):
     name, values, error, message = TYPES[case]
     layer, x, edge_index = HEATConv(6, 4, 2, 3, **SIZES), torch.randn(4, 6), torch.eye(2).long()
     types = {"node_type": torch.tensor([0, 1, 1, 0]), "edge_type": torch.tensor([0, 2])}

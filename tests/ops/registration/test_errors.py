@@ -77,7 +77,9 @@ def test_operator_argument_on_another_device_raises_error(operator, random_graph
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_sparse_tensor_or_list_as_operator_argument_raises_error(operator, backend, random_graph):
+def test_sparse_tensor_list_or_none_as_operator_argument_raises_error(
+    operator, backend, random_graph
+):
     for name, letters in operator.shapes.items():
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         optional = signature(operator.function).parameters[name].default is None

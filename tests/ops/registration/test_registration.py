@@ -122,7 +122,9 @@ def test_checkpointed_attention_with_dropout_has_the_same_bits_as_without_checkp
     assert all(map(torch.equal, *runs))
 
 
-def test_forward_mode_derivative_equals_finite_difference_unless_a_backend_is_named(operator, tiny):
+def test_forward_mode_derivative_equals_finite_difference_or_raises_error_for_a_named_backend(
+    operator, tiny
+):
     inputs = operator.inputs(tiny, 2, 2, grad=False)
     ones = {name: torch.ones_like(t) for name, t in inputs.items()}
     with pytest.raises(RuntimeError, match=r"does not run under torch\.func"):
@@ -133,7 +135,7 @@ def test_forward_mode_derivative_equals_finite_difference_unless_a_backend_is_na
     torch.testing.assert_close(derivative, (ends[0] - ends[1]) / 2e-6, rtol=1e-4, atol=1e-6)
 
 
-def test_operators_under_vmap_equal_single_calls_unless_a_backend_is_named(operator, tiny):
+def test_operators_under_vmap_equal_single_calls_or_raise_error_for_a_named_backend(operator, tiny):
     inputs = operator.inputs(tiny, 2, 2, grad=False)
     stacked = {name: torch.stack([t, 2 * t]) for name, t in inputs.items()}
     gradients = [("grad", torch.func.grad, inputs), ("grad", torch.func.jacrev, inputs)]
