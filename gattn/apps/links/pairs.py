@@ -327,19 +327,19 @@ def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, li
     every = np.arange(nodes)
     notes = []
     count = int(np.isin(keys, opposite).sum())
-    share = f"{count:,} of the {len(keys):,} edges have an opposite edge"
+    some = f"{count:,} of the {len(keys):,} edges have" if count else "No edge has"
     if directed is None:
         directed = (graph.has_direction or count > 0) and count < MUTUAL * len(keys)
         if not directed and count < len(keys):
-            reason = share if count else "No edge has an opposite edge"
             notes = [
-                f"{reason}, which is no evidence of a direction: links have none (--directed "
-                "makes (a, b) and (b, a) different links)."
+                f"{some} an opposite edge, which is no evidence of a direction: links have none "
+                "(--directed makes (a, b) and (b, a) different links)."
             ]
     if directed:
         note = "Links have a direction, from the first node of an edge to the second: (a, b) and "
-        note += f"(b, a) are different links. {share}, which predicts them (--undirected ignores "
-        note += "the direction)."
+        predicts = ", which predicts them" * (count > 0)
+        note += f"(b, a) are different links. {some} an opposite edge{predicts} (--undirected "
+        note += "ignores the direction)."
         pairs = np.stack([source, target])
         return Links(pairs, nodes, True, False, every, every, keys), [note]
     both = np.union1d(keys, opposite)

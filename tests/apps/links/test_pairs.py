@@ -53,6 +53,8 @@ def test_links_are_directed_if_many_edges_have_no_opposite_edge(gaps, directed):
     assert bool(notes) is bool(gaps)
     if gaps:
         assert f"{200 - 2 * gaps} of the {200 - gaps} edges have an opposite edge" in notes[0]
+    one_way = graph_of(ring(100))
+    assert "No edge has an opposite edge (--undir" in read_links(one_way, True)[1][0]
 
 
 def test_links_of_a_table_are_directed_if_some_edges_have_an_opposite_edge():
