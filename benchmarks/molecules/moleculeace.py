@@ -9,7 +9,7 @@
     python -m benchmarks.molecules.moleculeace --page     # the means, into the documentation
 
 Each set has the split that was published with it. The default settings were chosen on the sixteen
-sets of DEVELOPMENT; name other sets by --sets. The other fourteen sets were measured once, after
+sets of DEVELOPMENT; name other sets by --sets. The other fourteen sets were measured only after
 the settings had been chosen. A JSON line for each set is appended to
 benchmarks/results/moleculeace.jsonl.
 
