@@ -30,7 +30,7 @@ def test_graph_does_not_share_memory_with_the_callers_tensor():
 
 
 @CASES
-def test_copies_pickles_and_moved_graphs_have_the_same_edges(case, tmp_path):
+def test_copies_pickles_and_moved_graphs_have_the_same_edges_as_the_original(case, tmp_path):
     graph = case.graph().with_self_loops()
     torch.save(graph, tmp_path / "graph.pt")
     loaded = torch.load(tmp_path / "graph.pt", weights_only=True)

@@ -14,7 +14,7 @@ from gattn.testing import awkward_graphs
 from tests.graphs.checks import pairs
 
 
-def test_networkx_graph_of_pyg_has_the_edges_of_its_edge_index():
+def test_graph_from_to_networkx_has_the_same_edges_as_the_edge_index():
     for case in awkward_graphs():
         if case.bipartite:
             continue
@@ -28,7 +28,7 @@ WEIGHTED = [(0, 1, {"weight": 2.0, "kind": 7}), (1, 1, {"weight": 3.0}), (2, 1, 
 
 
 @pytest.mark.parametrize("make", [networkx.Graph, networkx.DiGraph, networkx.MultiGraph])
-def test_features_of_a_networkx_graph_are_in_the_order_of_its_edges(make):
+def test_edge_features_follow_the_order_of_edges_in_the_networkx_graph(make):
     stored = make(WEIGHTED)
     graph, weight = gattn.Graph(stored), graphs.edge_features(stored)
     assert weight.shape == (graph.num_edges, 1)

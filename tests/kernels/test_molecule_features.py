@@ -69,7 +69,7 @@ def test_tanimoto_of_largest_counts_does_not_overflow() -> None:
     assert CountTable.of(counts).tanimoto(torch.cat([counts, half])).tolist() == [[1.0], [0.5]]
 
 
-def test_tanimoto_of_a_slice_of_columns_with_itself_is_1() -> None:
+def test_tanimoto_similarity_of_sliced_counts_with_themselves_is_one() -> None:
     counts = random_counts(6, 40, 0.5, 0)
     table = CountTable.of(counts[:, :20])
     assert torch.equal(table.tanimoto(counts[:, :20]).diagonal(), torch.ones(6))

@@ -98,7 +98,7 @@ def note_degree(graph, degree):
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])
-def test_loose_bound_of_the_largest_degree_does_not_change_triton_results(name):
+def test_too_large_bound_of_the_largest_degree_does_not_change_triton_results(name):
     """An upper bound of the largest degree that is too high does not change a bit of the result,
     with and without splits of rows.
     """

@@ -61,7 +61,7 @@ def test_operators_give_the_same_bits_for_shuffled_edges(operator, large):
 
 
 @pytest.mark.bits
-def test_bits_of_the_results_of_a_graph_do_not_depend_on_its_batch(operator):
+def test_operators_give_the_same_bits_for_a_graph_alone_and_in_a_batch(operator):
     """The results of a graph do not depend on the other graphs of its batch.
 
     Gradients of tensors that all graphs share are sums over all graphs, and are not compared.

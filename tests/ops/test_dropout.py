@@ -120,7 +120,9 @@ def test_dropout_mask_does_not_depend_on_the_order_of_edges(attention, graph_):
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_dropout_mask_of_a_subgraph_equals_that_of_the_graph(attention, random_graph, backend):
+def test_attention_has_the_same_dropout_mask_on_a_subgraph_as_on_the_whole_graph(
+    attention, random_graph, backend
+):
     """A part of a graph, which contains the edges into a range of destinations, has the same
     dropout masks as the whole graph, in the forward and the backward pass.
     """

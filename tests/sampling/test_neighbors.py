@@ -145,7 +145,7 @@ def typed() -> dict[tuple[str, str, str], torch.Tensor]:
 TYPED_SIZES = {"author": 40, "paper": 70, "venue": 3}
 
 
-def test_nodes_of_each_type_are_sampled_along_its_edges(typed):
+def test_typed_sampler_samples_neighbours_along_each_edge_type(typed):
     graphs = {
         kind: Graph(pairs, (TYPED_SIZES[kind[0]], TYPED_SIZES[kind[2]]))
         for kind, pairs in typed.items()

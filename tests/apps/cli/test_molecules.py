@@ -44,7 +44,7 @@ def test_options_of_train_override_the_settings_of_its_config_file(folder, tmp_p
     assert again.data == settings.data
 
 
-def test_train_neither_repeats_nor_overwrites_a_finished_run(folder, gattn):
+def test_train_neither_repeats_a_finished_training_nor_overwrites_its_model(folder, gattn):
     before = (folder / "classes" / "model.json").read_bytes()
     same = ["train", folder / "data.csv", "--target", "kind", "--out", folder / "classes", *GP]
     code, output = gattn(*same)
@@ -58,7 +58,9 @@ def test_train_neither_repeats_nor_overwrites_a_finished_run(folder, gattn):
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "model.json", "metrics.json"])
-def test_damaged_file_of_a_run_gives_one_line_of_error_with_a_remedy(folder, tmp_path, gattn, name):
+def test_damaged_file_in_a_run_folder_gives_one_line_of_error_with_a_remedy(
+    folder, tmp_path, gattn, name
+):
     (tmp_path / "in.csv").write_text("smiles\nC\n")
     content = (folder / "classes" / name).read_bytes()
     run = shutil.copytree(folder / "classes", tmp_path / "run")
@@ -74,7 +76,7 @@ def test_damaged_file_of_a_run_gives_one_line_of_error_with_a_remedy(folder, tmp
         assert ("remove it" if name == "metrics.json" else "copy the run again") in output
 
 
-def test_train_exits_with_an_error_if_its_folder_contains_a_run_on_other_data(tmp_path, gattn):
+def test_train_exits_with_an_error_if_its_folder_contains_a_model_of_other_data(tmp_path, gattn):
     data = tmp_path / "data.csv"
     data.write_text(TABLE)
     run = ["train", data, "--target", "y", "--out", tmp_path / "run", *GP]

@@ -63,7 +63,7 @@ def test_link_metrics_with_fewer_than_10_negatives_have_no_hits_at_10(shop):
     assert ranked["target"].str.startswith("i").all()
 
 
-def test_model_of_random_links_is_reported_as_noise_in_metrics_report_and_output(
+def test_model_of_random_links_is_reported_as_no_better_than_chance_in_metrics_report_and_output(
     shop, monkeypatch, capsys, tmp_path
 ):
     word = "By MRR and ROC-AUC, the model does not score links significantly better than a random"

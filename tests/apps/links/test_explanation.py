@@ -37,7 +37,7 @@ def test_explanation_of_a_pair_lists_its_common_neighbours(model):
     assert one.edges.shape == (2, 4)
 
 
-def test_explanation_of_a_distant_pair_lists_nodes_of_shortest_paths(model):
+def test_explanation_of_a_distant_pair_lists_nodes_on_shortest_paths(model):
     one = explained(model, 40, 42)
     assert (one.distance, one.count) == (3, 3)
     assert len(explained(model, 40, 42, most=1).bridges) == 1

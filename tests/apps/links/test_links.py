@@ -160,7 +160,7 @@ def test_links_predict_proposes_new_links_within_communities(folder, gattn, tmp_
     assert by_node["source"].nunique() == 90
 
 
-def test_links_train_splits_by_time_and_does_not_repeat_a_finished_run(
+def test_links_train_splits_by_time_and_does_not_repeat_a_finished_training(
     folder, gattn, monkeypatch, tmp_path
 ):
     leave_blank(monkeypatch)

@@ -213,7 +213,7 @@ def test_validation_rows_are_drawn_from_training_rows_if_the_split_column_has_no
     assert any("'part' has no validation part" in line for line in lines)
 
 
-def test_values_of_a_fold_column_are_the_folds_of_a_cross_validation(rare, tmp_path, monkeypatch):
+def test_fold_column_defines_the_folds_of_cross_validation(rare, tmp_path, monkeypatch):
     monkeypatch.setattr("gattn.apps.molecules.runs.repeats.processor_count", lambda: 1)
     settings = override(None, {**GP, "data": rare})
     summary = train_repeats(settings, tmp_path / "folds", folds="column:fold")

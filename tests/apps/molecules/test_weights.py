@@ -19,7 +19,7 @@ LENGTH = np.array([float(len(text)) for text in SMILES])
 WRONG = np.arange(len(SMILES)) % 3 == 0
 
 
-def test_low_sample_weights_of_wrong_labels_lower_the_error_of_predictions():
+def test_low_sample_weights_for_wrong_labels_lower_the_prediction_error():
     y = np.where(WRONG, 60.0, LENGTH)
     weights = np.where(WRONG, 1e-3, 1.0)
     plain = MoleculeRegressor(model="gp").fit(SMILES, y)
@@ -69,7 +69,7 @@ def test_weight_column_is_read_and_rows_without_a_weight_are_left_out(tmp_path):
     assert metrics["molecules"]["left_out"] == 2
 
 
-def test_standard_errors_of_labels_as_weights_lower_the_error_of_predictions():
+def test_weights_from_standard_errors_of_labels_lower_the_prediction_error():
     errors = np.where(WRONG, 20.0, 0.1)
     y = LENGTH + errors * np.random.default_rng(0).normal(size=len(SMILES))
     plain = MoleculeRegressor(model="gp").fit(SMILES, y)

@@ -127,7 +127,9 @@ def test_classes_of_nodes_that_differ_only_in_case_give_a_note():
     assert read_labels(graph, "kind", classes=False)[1] == []
 
 
-def test_label_of_few_numbers_and_a_copy_of_the_label_give_notes(tmp_path, monkeypatch, capsys):
+def test_label_with_few_numbers_and_a_column_that_copies_the_label_give_notes(
+    tmp_path, monkeypatch, capsys
+):
     kinds = [2.0 * (node % 10) for node in range(40)]
     edges, nodes = _graph(kind=kinds, copy=[f"k{kind}" for kind in kinds], age=range(40))
     edges.to_csv(tmp_path / "edges.csv", index=False)

@@ -44,7 +44,7 @@ def test_training_on_random_labels_reports_a_model_no_better_than_a_constant(tmp
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_predictions_in_the_order_of_the_labels_are_not_noise_despite_an_outlier(order):
+def test_is_noise_is_false_for_predictions_in_the_order_of_the_labels_despite_an_outlier(order):
     y = torch.tensor([*range(15), 1000.0])
     predicted = order * torch.tensor([*range(15), 300.0])[:, None]
     constant = torch.full((16, 1), float(y.mean()))

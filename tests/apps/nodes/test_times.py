@@ -47,7 +47,7 @@ def test_messages_from_later_nodes_and_along_later_edges_are_omitted():
     assert encoder.has_edge_times
 
 
-def test_prediction_time_of_a_node_is_the_last_time_of_its_split_if_edges_have_times():
+def test_nodes_are_predicted_at_the_last_time_of_their_split_if_edges_have_times():
     """For the prediction of a node, its edges and the edges of its sources are left out if they are
     newer than the end of the node's part.
     """
@@ -75,7 +75,7 @@ def test_prediction_time_of_a_node_is_the_last_time_of_its_split_if_edges_have_t
     assert attached.edge_index.shape[1] == 2 * 7
 
 
-def test_split_of_nodes_by_time_has_nodes_of_equal_time_in_one_set():
+def test_time_split_puts_nodes_of_equal_time_into_one_set():
     y = torch.zeros(10)
     y[9] = torch.nan
     times = np.array([3, 3, 3, 3, 3, 4, 4, 5, 6, 7.0])

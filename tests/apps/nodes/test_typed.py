@@ -47,7 +47,7 @@ def _dense(encoded, relation):
     return matrix / np.where(count > 0, count, 1)
 
 
-def test_means_over_relations_equal_a_dense_computation():
+def test_neighbour_means_over_relations_equal_those_of_dense_matrices():
     encoded = _encoded()
     neighbours = TypedNeighbours(encoded.graph.network)
     writes, cites = Relation(*WRITES), Relation(*CITES)

@@ -29,7 +29,7 @@ def write_run(folder, errors, labels=LABELS, task="regression", column="measured
     return folder
 
 
-def test_comparison_reports_difference_interval_and_p_value_of_runs(tmp_path):
+def test_comparison_reports_difference_interval_and_p_value_of_model_errors(tmp_path):
     random = np.random.default_rng(1)
     noise = random.normal(size=200)
     runs = [
@@ -69,7 +69,7 @@ def test_comparison_of_classifiers_reports_the_fraction_of_wrong_predictions(tmp
     assert [one.error for one in compare_runs([right, other])] == [0, 0.25]
 
 
-def test_comparison_of_missing_changed_or_incomparable_runs_raises_error(tmp_path):
+def test_comparison_of_missing_changed_or_incomparable_models_raises_error(tmp_path):
     zeros = np.zeros(200)
     first, other = (
         write_run(tmp_path / name, zeros, labels)

@@ -73,7 +73,9 @@ def test_file_without_tensors_raises_error_even_if_its_hash_matches(folder) -> N
         read_model(folder)
 
 
-def test_reading_a_folder_of_several_runs_raises_error_that_names_a_run(folder, tmp_path) -> None:
+def test_reading_a_model_from_a_folder_of_run_folders_raises_error_that_names_one(
+    folder, tmp_path
+) -> None:
     (tmp_path / "several").mkdir()
     folder.rename(tmp_path / "several" / "fold-1")
     with pytest.raises(RunError, match=r"name one of them, such as .*fold-1"):

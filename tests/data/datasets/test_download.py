@@ -71,7 +71,9 @@ def test_failed_download_raises_error_and_leaves_no_folder(served, tmp_path):
     assert not (tmp_path / "root").exists()
 
 
-def test_download_reads_no_more_bytes_than_expected(served, tmp_path, monkeypatch):
+def test_download_reads_at_most_one_byte_more_than_the_registered_size(
+    served, tmp_path, monkeypatch
+):
     sizes = []
 
     class Response:

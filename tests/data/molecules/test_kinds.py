@@ -30,7 +30,7 @@ def packed(smiles):
 
 
 @pytest.mark.parametrize("read", [3, 1024])
-def test_features_of_a_batch_equal_those_of_each_atom_and_bond(read, monkeypatch):
+def test_batched_features_equal_features_computed_for_each_atom_and_bond(read, monkeypatch):
     monkeypatch.setattr(building, "BLOCK", read)
     builder, molecules = packed([*ODD, *load_molecules("chembl2321810").smiles[::20], *ODD])
     result = builder.pack()

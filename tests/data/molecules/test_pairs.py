@@ -29,7 +29,7 @@ def graphs_of(smiles, **row_format):
     return parsed.inputs.molecules.arrays
 
 
-def test_atom_pair_columns_equal_those_of_rdkit():
+def test_atom_pair_fingerprint_counts_equal_those_of_rdkit():
     smiles = [*ODD, *load_molecules("chembl2321810").smiles[::5]]
     generator = rdFingerprintGenerator.GetAtomPairGenerator(
         maxDistance=PAIR_DISTANCE, fpSize=2048, countSimulation=False
@@ -54,7 +54,7 @@ def test_atom_pairs_equal_those_of_the_distance_matrix():
     assert set(both) == expected
 
 
-def test_number_of_atom_pairs_of_a_chain_is_the_sum_over_distances():
+def test_chain_of_nine_atoms_has_33_atom_pairs():
     # A chain of 9 atoms has 8 + 7 + 6 + 5 + 4 + 3 pairs with 1 to 6 bonds between them.
     counts = count_pairs(graphs_of(["CCCCCCCCC", "C"]))
     assert counts.sum(1, dtype=np.int64).tolist() == [33, 0]

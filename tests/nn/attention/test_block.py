@@ -99,7 +99,7 @@ def test_transformer_block_adds_edge_features_and_attention_bias_to_the_scores()
     assert bias.weight.grad.abs().sum() > 0
 
 
-def test_attn_bias_of_minus_infinity_removes_edges_of_graph_attention_for_every_score():
+def test_graph_attention_removes_edges_whose_attn_bias_is_minus_infinity_for_every_score():
     torch.manual_seed(0)
     graph, x = graphs.complete([4]), _rows([4])
     drop = torch.zeros(16, 1, dtype=torch.float64)

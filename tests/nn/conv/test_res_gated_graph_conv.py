@@ -10,7 +10,7 @@ import gattn
 from gattn.nn import ResGatedGraphConv
 
 
-def test_edge_of_weight_zero_does_not_change_the_output_of_res_gated_graph_conv():
+def test_res_gated_graph_conv_ignores_an_edge_of_weight_zero():
     torch.manual_seed(0)
     layer, x = ResGatedGraphConv(6, 4, edge_dim=2), torch.randn(4, 6)
     edge_index, features = torch.tensor([[0, 1, 2], [1, 2, 1]]), torch.randn(3, 2)

@@ -69,7 +69,7 @@ def test_rgat_conv_projects_a_node_once_per_relation_for_source_and_destination(
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("layout", ["coo", "csr"])
-def test_values_of_a_sparse_adjacency_are_relation_types_of_rgat_conv(beside_pyg, layout):
+def test_rgat_conv_reads_edge_types_from_the_values_of_a_sparse_adjacency(beside_pyg, layout):
     pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
     kinds = torch.tensor([0, 1, 2, 1, 0, 2])
     adj_t = torch.sparse_coo_tensor(pairs.flip(0), kinds, (5, 5), is_coalesced=True)

@@ -36,7 +36,7 @@ def test_attention_with_offset_bias_equals_attention_with_dense_scores():
     torch.testing.assert_close(out, torch.einsum("hij,jhc->ihc", weights, v))
 
 
-def test_bias_on_a_grid_depends_on_the_offset_of_the_cells():
+def test_relative_bias_on_a_grid_depends_on_the_offset_of_the_cells():
     bias, kinds = _bias(9), graphs.grid_offsets((4, 3), 1, batch=2)
     graph = graphs.grid((4, 3), 1, batch=2)
     row, col = (graph.edge_index % 12).div(3, rounding_mode="floor"), graph.edge_index % 3

@@ -40,7 +40,7 @@ def test_linear_attention_equals_its_equation_for_each_feature_map(feature_map, 
     torch.testing.assert_close(out, _written_out(query, key, value, phi))
 
 
-def test_linear_cross_attention_reads_only_keys_of_the_graph_of_a_query():
+def test_linear_cross_attention_reads_only_keys_in_the_graph_of_its_query():
     key, value, query = _draw(6, 2, 3), _draw(6, 2, 4, seed=1), _draw(3, 2, 3, seed=2)
     segments = graphs.pooling_graph(INDEX, 1, 5)
     queries = graphs.pooling_graph(torch.tensor([2, 1, 0]), 1, 5)

@@ -76,7 +76,7 @@ def test_causal_dense_attention_equals_its_formula_and_builds_no_layout(calls):
 
 @pytest.mark.bits
 @pytest.mark.parametrize("build", [graphs.complete, graphs.causal])
-def test_output_bits_of_dense_attention_on_a_graph_do_not_depend_on_its_batch(build, calls):
+def test_dense_attention_gives_the_same_bits_for_a_graph_alone_and_in_a_batch(build, calls):
     sizes = [70, 3, 80, 70, 90, 1, 64]
     graph = build(sizes)
     tensors = inputs(graph, torch.float32)

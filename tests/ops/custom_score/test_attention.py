@@ -99,7 +99,7 @@ def test_score_accepts_tuples_and_dicts_as_query_key_and_edge_attr(hub, tensors)
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("normalize", NORMALIZE)
-def test_dropout_mask_of_a_custom_score_on_a_subgraph_equals_that_of_the_graph(
+def test_custom_score_has_the_same_dropout_mask_on_a_subgraph_as_on_the_whole_graph(
     normalize, backend, monkeypatch, random_graph
 ) -> None:
     monkeypatch.setenv("GATTN_BACKEND", backend)
