@@ -38,6 +38,7 @@ def test_labels_that_are_not_plain_numbers_raise_error_unless_skipped():
         (["3,25"], r"1 label with a decimal comma .* Write plain numbers: .* would bias the"),
         ([">10", "<0.5"], "for example '>10' in line 41. --loss-function bounded-mse trains on"),
         (["3.2 nM", "3.2 ± 0.1", "3-Dec-20"], "3 labels .*'3.2 nM' in line 41 .write a plain"),
+        (["[0.1, 2]"], r"'\[0.1, 2\]' in line 41 .*--atom-target and --bond-target read lists"),
         (["inf"], "must be finite; it is 'inf' in line 41"),
         (["see note", "see note", "other"], "3 of 43 labels are texts, for example 'see note' in"),
     ):

@@ -102,6 +102,8 @@ def _advice(patterns: Sequence[Pattern], *, learnable: bool) -> str:
     ``learnable`` is False for a column on which no model is trained.
     """
     advice = []
+    if any(pattern.example.startswith("[") for pattern in patterns):
+        advice.append("--atom-target and --bond-target read lists of numbers")
     if any(pattern.kind != "censored" for pattern in patterns):
         option = "Use the option that reads these labels, or write"
         advice.append(
