@@ -121,7 +121,7 @@ def test_too_large_bound_of_the_largest_degree_does_not_change_triton_results(na
         assert torch.equal(here, there)
 
 
-def test_triton_kernels_give_the_same_bits_in_two_calls():
+def test_gatv2_attention_in_triton_gives_the_same_bits_in_two_calls():
     g, operator = graph("hub"), OPERATORS["gatv2, edges"]
     tensors = operator.inputs(g, 2, 3)
     first, second = (run(operator, g, tensors, {}, torch.float32, "triton") for _ in range(2))

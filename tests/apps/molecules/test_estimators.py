@@ -257,7 +257,7 @@ def test_fit_of_a_regressor_to_invalid_labels_raises_error():
             MoleculeRegressor(**TINY).fit(SMILES, y)
 
 
-def test_fit_of_a_classifier_to_one_class_or_mixed_types_raises_error():
+def test_fit_of_a_classifier_to_fewer_than_two_classes_or_mixed_types_raises_error():
     few = ([0] * 30, "at most 100; it has 1: 0"), ([None] * 30, "at most 100; it has 0")
     for y, message in (*few, ([1, "one"] * 15, "one type")):
         with pytest.raises(ValueError, match=message):

@@ -132,7 +132,7 @@ def test_edge_list_that_cannot_be_read_raises_error(tmp_path):
 
 
 @pytest.mark.parametrize(("first", "noted"), [("4 3", True), ("9 3", True), ("4 2", False)])
-def test_first_line_with_numbers_of_nodes_and_edges_gives_a_note(tmp_path, first, noted):
+def test_first_line_that_may_be_numbers_of_nodes_and_edges_gives_a_note(tmp_path, first, noted):
     graph = _read(tmp_path, f"{first}\n1 2\n2 3\n3 4\n")
     assert any(note.startswith(f"Line 1, '{first}', may be") for note in graph.notes) == noted
 

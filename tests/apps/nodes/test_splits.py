@@ -77,7 +77,7 @@ def test_split_without_its_mask_is_drawn_from_labelled_nodes_with_a_note():
             assert note is None or any(note in line for line in notes), notes
 
 
-def test_empty_validation_mask_is_ignored_and_an_empty_training_mask_raises_error():
+def test_empty_validation_mask_gives_a_drawn_validation_part_and_an_empty_training_mask_an_error():
     none = torch.zeros(NODES, dtype=torch.bool)
     split, notes = _masked(_data(train_mask=TRAIN, val_mask=none, test_mask=TEST))
     assert len(split.val) == 6

@@ -100,7 +100,7 @@ def test_invalid_smiles_raises_error_with_its_reason(smiles, says, capfd):
     assert out == err == ""
 
 
-def test_molecules_with_more_than_max_atoms_raise_error():
+def test_molecules_above_max_atoms_or_a_max_atoms_of_zero_raise_error():
     assert len(smiles_to_data("C" * 1001, max_atoms=2000).x) == 1001
     assert len(smiles_to_data("[H]C([H])([H])[13CH2]Br", max_atoms=3).x) == 3
     with pytest.raises(ValueError, match="3 atoms are more than max_atoms=2"):

@@ -96,7 +96,7 @@ def test_atom_regressor_accepts_data_frame_with_missing_lists():
         assert abs(predicted[name][0] - factor).max() < 0.2
 
 
-def test_atom_regressor_raises_error_for_invalid_labels_unless_skipped_or_invalid_options():
+def test_atom_regressor_raises_error_for_invalid_options_and_for_invalid_labels_unless_skipped():
     values = [*atom_values(), [1.0], [1.0, 2.0], [None, 2.0]]
     smiles = [*SMILES, "CCO", "(", "CO"]
     with pytest.raises(MoleculeError, match="its list has 1 values, and the molecule has 3"):
