@@ -57,3 +57,13 @@ def sample(nodes: NDArray, count: int, seed: int) -> NDArray:
     if len(nodes) <= count:
         return nodes
     return np.sort(np.random.default_rng(seed).choice(nodes, count, replace=False))
+
+
+def fold_masks(count: int, most: int, seed: int) -> Iterator[NDArray[np.bool_]]:
+    """Yield a mask of the rows of each fold, [count], for at most ``most`` random folds of about
+    equal size; no fold has no row.
+    """
+    folds = min(most, count)
+    fold = np.random.default_rng(seed).permutation(count) % max(folds, 1)
+    for number in range(folds):
+        yield fold == number

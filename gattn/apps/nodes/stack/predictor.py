@@ -22,6 +22,7 @@ from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.fields import field_size
 from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
 from gattn.apps.nodes.sampled.predictor import DEFAULTS, SampledPredictor
+from gattn.apps.nodes.scratch import fold_masks
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.nodes.stack.components import LABEL_FREE, Components
 from gattn.apps.nodes.stack.linear import Targets
@@ -164,11 +165,9 @@ class StackedPredictor:
             if "labels" in used:
                 used.add("neighbours")  # its predictions are inputs of the model `labels`
             fit_again = partial(fit_components, like=components, reuse=predictions.keys() - used)
-            fold = np.random.default_rng(to.seed).permutation(len(val)) % REFIT_FOLDS
             left_out = {name: p.copy() for name, p in at_val.items()}
             with _one_thread(threads):
-                for number in range(min(REFIT_FOLDS, len(val))):
-                    inside = fold == number
+                for inside in fold_masks(len(val), REFIT_FOLDS, to.seed):
                     some = np.sort(np.concatenate([train, val[~inside]]))
                     others, again = fit_again(replace(to, train=some))
                     if reads_labels:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gattn.apps.nodes.scratch import fold_masks
+
 PRIOR_ROWS = 4.0
 """Strength of the penalty on factors other than 1, as a number of additional nodes."""
 PRIOR_SHARE = 0.1
@@ -85,10 +87,7 @@ def class_factors(
     factors = np.ones(classes)
     if _differ(truth, train.astype(int), classes):
         factors, corrected = _fit(validation, truth), np.array(validation, np.float64)
-        folds = min(FOLDS, len(truth))
-        fold = np.random.default_rng(seed).permutation(len(truth)) % folds
-        for number in range(folds):
-            inside = fold == number
+        for inside in fold_masks(len(truth), FOLDS, seed):
             without = _fit(validation[~inside], truth[~inside])
             corrected[inside] = scale_classes(validation[inside], without)
         validation = corrected

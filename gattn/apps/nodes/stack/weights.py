@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gattn.apps.nodes.scratch import pieces, sample
+from gattn.apps.nodes.scratch import fold_masks, pieces, sample
 from gattn.apps.nodes.stack.priors import class_factors, scale_classes
 
 if TYPE_CHECKING:
@@ -231,10 +231,8 @@ def cross_fit(
     if count > MANY or count < 2:
         weights = fit_weights(predictions, y, is_class=is_class)
         return pool(predicted, weights, is_class=is_class)
-    combined, folds = np.empty(predicted[0].shape), min(FOLDS, count)
-    fold = np.random.default_rng(seed).permutation(count) % folds
-    for number in range(folds):
-        inside = fold == number
+    combined = np.empty(predicted[0].shape)
+    for inside in fold_masks(count, FOLDS, seed):
         others = [p[~inside] for p in predictions]
         weights = fit_weights(others, y[~inside], is_class=is_class)
         combined[inside] = pool([p[inside] for p in predicted], weights, is_class=is_class)
