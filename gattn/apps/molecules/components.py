@@ -413,8 +413,7 @@ def disagreement(means: Tensor, members: Tensor, weights: Tensor) -> Tensor:
     weights = weights.view(len(weights), 1, -1)
     if len(members):
         means = torch.cat([members, means[1:]])
-        each = weights[:1].expand(len(members), -1, -1) / len(members)
-        weights = torch.cat([each, weights[1:]])
+        weights = torch.cat([weights[:1] / len(members)] * len(members) + [weights[1:]])
     total = weights.sum(0)
     apart = means - (weights * means).sum(0) / total
     return ((weights * apart.square()).sum(0) * total).sqrt()

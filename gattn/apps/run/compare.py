@@ -223,10 +223,7 @@ def differences_plot(first: str, rows: Sequence[tuple[str, float, float, float]]
     def draw(axes: Sequence[Axes], theme: Theme) -> None:
         """Draw the difference of each run with its interval, and a line at zero."""
         places = range(len(names))
-        ends = [
-            [at - end for at, end in zip(middle, low)],
-            [end - at for at, end in zip(middle, high)],
-        ]
+        ends = np.abs(np.subtract([low, high], middle))
         axes[0].axvline(0, color=theme.muted, linewidth=1, linestyle="--")
         axes[0].errorbar(middle, places, xerr=ends, fmt="o", color=theme.first, capsize=3)
         axes[0].set_yticks(places, list(map(line, names)))
