@@ -135,9 +135,7 @@ class NetworkPredictor(ABC):
             SettingsError: a setting is unknown or out of range.
         """
         settings = from_table(MoleculeSettings, facts["settings"])
-        # Models of earlier versions of gattn have no entries of classes and levels.
-        classes, level = facts.get("classes", ()), facts.get("level", "")
-        return cls(tensors, TASKS[facts["task"]], settings, classes, level)
+        return cls(tensors, TASKS[facts["task"]], settings, facts["classes"], facts["level"])
 
 
 class Outputs(NamedTuple):
@@ -211,7 +209,7 @@ class Components(NetworkPredictor):
         the other tensors are not read.
         """
         read = remove_prefix("columns.", saved)
-        # A network from an earlier version reads no columns.
+        # The network of a stacked model reads no columns.
         columns = MoleculeColumns(**read) if read else None
         sizes = {"extra": self.extra, "molecules": self.molecules}
         return make_network(self.settings, self.targets, columns=columns, **sizes)

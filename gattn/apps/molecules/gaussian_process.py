@@ -314,11 +314,10 @@ class GaussianProcess:
 
     T is the Tanimoto similarity of Morgan counts c and of counts p of atom pairs, and z_g are d_g
     standardised descriptors: of the whole molecule, the surfaces of its atoms by kind, and the
-    user's own columns if there are any. A model of an earlier version of gattn has no atom pairs.
-    If a row has several molecules, each of them has its own groups. The scales, the lengths and the
-    noise maximise the posterior density of each target's training values (marginal
-    likelihood with a wide normal prior on the logarithms). Each target is fitted to the molecules
-    that have its label.
+    user's own columns if there are any. If a row has several molecules, each of them has its own
+    groups. The scales, the lengths and the noise maximise the posterior density of each target's
+    training values (marginal likelihood with a wide normal prior on the logarithms). Each target is
+    fitted to the molecules that have its label.
 
     Memory grows with the square of the number of training molecules, so the model reads at most
     ``rows`` labels of each target, drawn at random. With t targets and variances it stores
@@ -337,8 +336,7 @@ class GaussianProcess:
         """
         self._tensors, self._variance = tensors, variance
         self.rows = torch.arange(len(tensors["y"]))
-        # Models of earlier versions of gattn compare no atom pairs.
-        self.counts, self.has_pairs = tensors["counts"], "pairs" in tensors
+        self.counts = tensors["counts"]
         self._z, self._theta = tensors["descriptors"], tensors["theta"]
         # Each molecule of a row has two groups of hyperparameters, and the user's columns have one
         # group.
@@ -357,9 +355,7 @@ class GaussianProcess:
         """Yield the solution of the kernel equation for each target. Raises ValueError if the
         kernel matrix cannot be factorised.
         """
-        # Models of earlier versions of gattn have no weights of molecules if all are equal.
-        noise = self._tensors.get("noise", torch.ones(len(self.counts)).double())
-        rows, parts = torch.empty(0), []
+        noise, rows, parts = self._tensors["noise"], torch.empty(0), []
         for theta, y in zip(self._theta, self._tensors["y"].unbind(1)):
             labelled = y.isfinite().nonzero().flatten()
             if not torch.equal(rows, labelled):
@@ -471,9 +467,10 @@ class GaussianProcess:
         tensors = self._tensors
         z = standardise(_raw(inputs), tensors["center"], tensors["width"])
         scaled = (y.double() - tensors["mean"]) / tensors["scale"]
-        more = {"counts": inputs.counts, "descriptors": z, "y": scaled, "noise": 1 / weights}
-        if self.has_pairs:
-            more["pairs"] = inputs.pairs
+        more = {
+            "counts": inputs.counts, "pairs": inputs.pairs, "descriptors": z, "y": scaled,
+            "noise": 1 / weights,
+        }  # fmt: skip
         joined = {name: torch.cat([tensors[name], each]) for name, each in more.items()}
         return GaussianProcess(tensors | joined, variance=self._variance)
 
@@ -557,7 +554,7 @@ class GaussianProcess:
         predictions: list[tuple[Tensor, Tensor]] = []
         for some in in_pieces(inputs):
             z = standardise(_raw(some), center, width)
-            kinds = [some.counts, some.pairs] if self.has_pairs else [some.counts]
+            kinds = [some.counts, some.pairs]
             alike = [table.tanimoto(counts) for counts, table in zip(kinds, self._tables)]
             for rows in (slice(i, i + BLOCK) for i in range(0, max(len(z), 1), BLOCK)):
                 block = [[each[rows] for each in parts] for parts in (kinds, alike)]
@@ -591,10 +588,8 @@ class GaussianProcess:
 
     @property
     def _kinds(self) -> list[Tensor]:
-        """Counts of the training molecules: of Morgan environments, and of atom pairs if the model
-        compares them.
-        """
-        return [self.counts, *([self._tensors["pairs"]] if self.has_pairs else [])]
+        """Counts of the training molecules: of Morgan environments and of atom pairs."""
+        return [self.counts, self._tensors["pairs"]]
 
     @functools.cached_property
     def _tables(self) -> list[CountTable]:

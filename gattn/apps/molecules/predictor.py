@@ -400,7 +400,7 @@ class MoleculePredictor(Components):
             pieces = (self._nearest.similarity(some.counts) for some in in_pieces(inputs))
             similarities = torch.cat(list(pieces))
             if not self.task.is_class:
-                least = self._tensors.get("least_similarity", torch.tensor(0.0))
+                least = self._tensors["least_similarity"]
                 std = stacking.extrapolated_std(std, similarities, least, self.scale)
             named = dict(zip(self.names, outputs.means))
             predicted = Prediction(mean, std, named, outputs.members, similarities)
@@ -447,8 +447,7 @@ class MoleculePredictor(Components):
         columns, values = [], []
         for some in in_pieces(inputs, BLOCK):
             similarities = self._nearest.similarities(some.counts)
-            totals = self._tensors.get("totals", torch.zeros(similarities.shape[1]))
-            apart = (totals - some.counts.sum(1, keepdim=True)).abs()
+            apart = (self._tensors["totals"] - some.counts.sum(1, keepdim=True)).abs()
             order = apart.argsort(dim=1, stable=True)
             best = similarities.gather(1, order).argsort(dim=1, descending=True, stable=True)
             best = order.gather(1, best[:, :count])

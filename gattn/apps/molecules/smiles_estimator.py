@@ -260,9 +260,7 @@ class SmilesEstimator(SerializableEstimator, Parameters):
         return {"targets": list(self.targets_), "level": self.level_}
 
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
-        self.seen_, self.targets_ = tensors["seen"], list(card["targets"])
-        # Models of earlier versions of gattn have no entry of the level.
-        self.level_ = card.get("level", "")
+        self.seen_, self.targets_, self.level_ = tensors["seen"], [*card["targets"]], card["level"]
 
 
 class NumberLabels(SmilesEstimator):
