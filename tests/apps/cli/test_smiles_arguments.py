@@ -6,7 +6,9 @@ from gattn.apps.cli import console
 from tests.apps.cli.molecule_table import read_rows
 
 
-def test_predict_prints_predictions_for_smiles_arguments(gattn, tmp_path, monkeypatch):
+def test_predict_prints_predictions_for_smiles_arguments_and_a_preview_for_a_table(
+    gattn, tmp_path, monkeypatch
+):
     monkeypatch.setattr(console, "RESULTS", Console(width=200, soft_wrap=True))
     code, out = gattn("predict", "bbb", "CC(=O)Oc1ccccc1C(=O)O", "CCO")
     assert code == 0, out

@@ -54,7 +54,7 @@ def test_read_graph_of_networkx_keeps_attributes_and_notes_its_direction():
     assert _pairs(read_graph(source, directed=True)) == {("a", "b")}
 
 
-def test_read_graph_of_pyg_data_keeps_edges_and_attributes():
+def test_read_graph_of_pyg_data_removes_repeated_edges_and_keeps_attributes():
     pairs = torch.tensor([[0, 1, 1], [1, 2, 2]])
     data = Data(x=torch.eye(3), edge_index=pairs, y=torch.tensor([0, 1, 0]))
     graph = read_graph(data)

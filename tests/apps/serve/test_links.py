@@ -67,7 +67,9 @@ def test_links_endpoint_returns_the_same_proposals_as_command_predict(
          "with a run of gattn molecules train"),
     ],
 )  # fmt: skip
-def test_invalid_request_for_links_gets_an_error_status(client, path, body, status, sentence):
+def test_invalid_request_to_a_server_of_links_gets_an_error_status(
+    client, path, body, status, sentence
+):
     answer = client.post(path, json=body)
     assert (answer.status_code, answer.json()["error"]) == (status, sentence)
 

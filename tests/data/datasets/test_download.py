@@ -25,7 +25,9 @@ def served(tmp_path):
     return dataclasses.replace(get_dataset("esol"), name="served", files=(file,), **place)
 
 
-def test_data_root_is_the_argument_then_the_variable_then_the_cache(monkeypatch, tmp_path):
+def test_data_root_prefers_its_argument_then_the_variable_gattn_data_then_the_cache_folder(
+    monkeypatch, tmp_path
+):
     monkeypatch.setenv("GATTN_DATA", str(tmp_path / "variable"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert data_root(tmp_path / "argument") == tmp_path / "argument"

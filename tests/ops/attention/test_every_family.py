@@ -25,7 +25,7 @@ def test_attention_with_edge_features_of_each_width_equals_the_reference(
 
 @pytest.mark.parametrize("name", WITH_SLOPE)
 @pytest.mark.parametrize("slope", [0.0, 1.0, -0.5, 2.0])
-def test_attention_with_each_negative_slope_equals_the_reference(
+def test_attention_with_each_value_of_negative_slope_equals_the_reference(
     name, slope, operators, compare, random_graph
 ):
     for dtype in (torch.float64, torch.float32):
