@@ -18,7 +18,7 @@ export async function predictLinks(models) {
   const cardOf = (model, answer) => make("article", {class: "card"}, make("h3", {}, model.name), ...warningsOf(model),
     ...(target ? pairOf(answer) : [proposals(model, answer)]));
   const sentenceOf = (model, answer) => target ? `${model.name}: probability ${digits(answer.probability)}.`
-    : `${model.name} proposes ${answer.links.length} links of ${source}.`;
+    : `${model.name} proposes ${answer.links.length} link${answer.links.length === 1 ? "" : "s"} of ${source}.`;
   showAnswers(models, answers, byId("links"), status, cardOf, sentenceOf);
 }
 
