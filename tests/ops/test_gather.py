@@ -91,7 +91,9 @@ def test_add_rows_into_sums_of_another_dtype_or_stride_raises_error(total):
 
 @INDICES
 @pytest.mark.parametrize("is_sorted", [False, True])
-def test_add_rows_adds_rows_of_high_degree_from_a_separate_buffer(index_dtype, is_sorted):
+def test_add_rows_adds_sums_of_hub_rows_to_the_total_and_leaves_their_buffer_zero(
+    index_dtype, is_sorted
+):
     index = [0, 2, ~0, ~0, ~1] if is_sorted else [0, ~0, 2, ~1, ~0]
     rows, total, apart = torch.arange(1.0, 6.0)[:, None], torch.zeros(3, 1), torch.zeros(2, 1)
     hubs = torch.tensor([1, 2], dtype=index_dtype)

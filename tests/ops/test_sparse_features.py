@@ -45,7 +45,7 @@ def test_sparse_features_share_one_graph_with_and_without_dropout():
         torch.testing.assert_close(as_graph(x).edge_index.flip(0), x.to_sparse_coo().indices())
 
 
-def test_sparse_features_with_requires_grad_have_the_same_gradients_as_in_torch():
+def test_sparse_features_with_requires_grad_get_the_gradient_of_the_closed_form():
     x = sparse(10, 8, layout=torch.sparse_coo).requires_grad_()
     linear = Linear(8, 3, dtype=torch.float64)
     assert not sparse_features.is_sum_over_edges(x, linear.weight)

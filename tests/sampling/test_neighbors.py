@@ -72,7 +72,7 @@ def nodes_of(sample):
     return torch.arange(sample.num_nodes[0], sample.nodes.numel())
 
 
-def test_layer_graphs_of_a_sample_have_the_layout_of_their_edges(graph):
+def test_graph_of_each_layer_equals_one_built_from_the_sampled_edges_of_its_hops(graph):
     sample = NeighborSampler(graph, NUM_NEIGHBORS).sample(SEEDS, random_seed=2)
     assert len(sample.layer_graphs) == 3
     for layer, block in enumerate([*sample.layer_graphs, sample.graph]):

@@ -284,7 +284,7 @@ def test_nodes_train_and_predict_read_several_node_tables_of_a_hetero_graph(gatt
         (("predict", "RUN", "edges.csv"), "predict expects RUN GRAPH, or RUN with --nodes and"),
     ],
 )
-def test_options_that_contradict_several_node_tables_exit_with_an_error(
+def test_arguments_that_conflict_with_several_node_tables_exit_with_an_error(
     gattn, typed, tmp_path, command, message
 ):
     folder, tables = typed

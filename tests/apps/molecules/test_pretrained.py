@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 FIGURES = json.loads((folder_of("bbb") / "figures.json").read_text())
 
 
-def test_name_of_a_distributed_model_is_resolved_if_no_folder_has_the_name(tmp_path, monkeypatch):
+def test_name_of_the_bundled_model_is_resolved_if_no_folder_has_the_name(tmp_path, monkeypatch):
     assert names() == ["bbb"]
     assert resolve(Path("bbb")) == folder_of("bbb")
     assert resolve(Path("runs/bbb")) == Path("runs/bbb")
@@ -52,7 +52,7 @@ def test_encoder_is_smaller_than_500_kilobytes_and_its_card_equals_the_generated
     assert all(value.isfinite().all() for value in foundation.tensors.values())
 
 
-def test_predict_reads_a_distributed_model_by_its_name(tmp_path, monkeypatch):
+def test_predict_reads_the_bundled_model_by_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("new.csv").write_text("smiles\nCC(C)Cc1ccccc1\nOCC1OC(O)C(O)C(O)C1O\nbad(\n")
     arguments = ("molecules", "predict", "bbb", "new.csv", "--out", "out.csv")
@@ -63,7 +63,7 @@ def test_predict_reads_a_distributed_model_by_its_name(tmp_path, monkeypatch):
     assert bad["error"]
 
 
-def test_distributed_model_gives_its_recorded_predictions():
+def test_bundled_model_gives_its_recorded_predictions():
     model, _ = load_model("bbb")
     texts = [
         "CC(C)Cc1ccc(cc1)C(C)C(=O)O", "CN1C=NC2=C1C(=O)N(C(=O)N2C)C", "OCC1OC(O)C(O)C(O)C1O",

@@ -27,7 +27,7 @@ def _fit(x, means, y, train, **options):
     return ConsistentNetworks.fit(x, means, to, **options)
 
 
-def test_consistent_networks_learn_from_fifteen_labels_of_a_homophilous_graph():
+def test_consistency_regularization_learns_from_fifteen_labels_of_a_homophilous_graph():
     x, means, y = _network()
     model = _fit(x, means, y, np.arange(15))
     right = model.predict(x, means).argmax(1) == y
@@ -35,7 +35,7 @@ def test_consistent_networks_learn_from_fifteen_labels_of_a_homophilous_graph():
     assert 0 < int(model.epochs) <= consistency.EPOCHS
 
 
-def test_predictions_of_consistent_networks_are_equal_after_refit_and_after_loading():
+def test_predictions_with_consistency_regularization_are_equal_after_refit_and_after_loading():
     x, means, y = _network(60)
     before = torch.get_rng_state()
     model = _fit(x, means, y, np.arange(20), most=5)

@@ -137,7 +137,7 @@ def test_residual_network_is_used_if_each_class_has_many_labels(tmp_path, monkey
     assert np.array_equal(loaded.predict_proba((edges, nodes)), many.predict_proba())
 
 
-def test_attention_and_embedding_are_those_of_the_prediction_that_reads_labels(monkeypatch):
+def test_attention_and_embed_return_the_values_that_predict_proba_computes(monkeypatch):
     monkeypatch.setattr(residual, "LABELS_OF_CLASS", 20)
     tables = class_network(nodes=120)
     options = {"label": "label", "epochs": 4, "width": 8, "heads": 2}

@@ -200,7 +200,7 @@ def test_sampled_model_reads_labels_only_to_predict_the_training_graph(tmp_path,
     assert probabilities(table).sum(axis=1) == pytest.approx(1, abs=1e-4)
 
 
-def test_sampled_regressor_learns_from_number_and_text_columns(tmp_path):
+def test_sampled_regressor_learns_from_a_number_column_beside_a_random_text_column(tmp_path):
     edges, nodes = class_network(150)
     draw = np.random.default_rng(0)
     nodes["size"] = nodes["x0"] * 2 + 5 + 0.1 * draw.normal(size=150)

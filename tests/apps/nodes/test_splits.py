@@ -159,7 +159,7 @@ def test_split_column_without_validation_rows_gives_a_note():
         )  # fmt: skip
 
 
-def test_labels_of_pyg_data_with_missing_values_are_read():
+def test_classes_and_missing_labels_of_pyg_data_are_read_from_its_y():
     for y, classes, missing, note in (
         (torch.where(Y == 2, -1, Y), [0, 1], 20, "y is -1 for 20 of 60 nodes: they have no label."),
         (torch.where(Y == 2, -1.0, Y.double()), [0, 1], 20, "y is -1 for 20 of 60 nodes"),

@@ -27,7 +27,7 @@ def test_served_card_contains_no_paths_or_links_to_other_files(folders, tmp_path
     assert '<p>Not for own; <a href="https://example.org/a">data</a> and more</p>' in text
 
 
-def test_card_endpoint_returns_the_card_of_a_distributed_model_as_a_page(client):
+def test_card_endpoint_returns_the_card_of_a_bundled_model_as_a_page(client):
     with serving(Server(open_runs([Path("bbb")], ServeSettings()), ServeSettings(workers=1))) as c:
         answer = c.get("/models/bbb/card")
     assert "<h2>Unsuitable uses</h2>" in answer.text

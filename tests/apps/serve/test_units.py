@@ -78,7 +78,7 @@ def test_page_predicts_a_smiles_file_and_rejects_a_parquet_file(page):
     page.until(lambda: "is not a CSV or SMILES file" in page.text_of("#file-status"))
 
 
-def test_distributed_model_is_served_by_its_name():
+def test_bundled_model_is_served_by_its_name():
     (run,) = open_runs([Path("bbb")], ServeSettings())
     assert run.name == "bbb"
     with serving(Server([run], ServeSettings(workers=1))) as client:

@@ -47,7 +47,7 @@ def test_tanimoto_neighbours_are_symmetric_pairs_of_the_most_similar_molecules()
 
 
 @pytest.mark.parametrize(("count", "edges"), [(0, 0), (1, 0), (2, 2), (6, 30)])
-def test_tanimoto_neighbours_are_all_pairs_if_k_exceeds_their_number(count, edges):
+def test_tanimoto_neighbours_contain_all_pairs_if_k_exceeds_the_number_of_molecules(count, edges):
     got = tanimoto_neighbours(morgan_fingerprints(SMILES[:count]), 10)
     assert got.shape == (2, edges)
     assert got.dtype == torch.int64

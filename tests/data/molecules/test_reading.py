@@ -30,7 +30,7 @@ def test_targets_match_their_molecules_if_invalid_smiles_are_skipped():
     assert [bad.row for bad in molecules.bad] == [1]
 
 
-def test_read_smiles_rejects_invalid_on_error_option_target_count_or_bare_string():
+def test_read_smiles_raises_error_for_a_bare_string_wrong_target_count_or_unknown_on_error():
     with pytest.raises(ValueError, match='"raise" or "skip"; got'):
         read_smiles(["C"], on_error="ignore")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="y must have 2 rows"):
