@@ -320,9 +320,7 @@ def _can_compile(device: str) -> bool:
     """Return True if torch finds a compiler for a device; otherwise warn once. Only the CPU is
     checked.
     """
-    if device != "cpu":
-        return True
-    if _has_compiler():
+    if device != "cpu" or _has_compiler():
         return True
     warnings.warn(
         f"a custom score runs uncompiled, several times slower: torch finds no {_compiler_name()}",
