@@ -50,11 +50,11 @@ def report(records: dict[str, Record]) -> str:
     full = full_size(records)
     parts = [METHOD]
     for group, title in TITLES.items():
-        table = comparison_table(
-            entry for name, entry in full.items() if name.rpartition("/")[0] == group
-        )
+        entries = [entry for name, entry in full.items() if name.rpartition("/")[0] == group]
+        table = comparison_table(entries)
         if table:
-            parts += [f"**{title}**", table]
+            processors = " and ".join(dict.fromkeys(map(_processor, entries)))
+            parts += [f"**{title} ({processors})**", table]
     if "growth" in full:
         parts += [GROWTH, growth_table(full["growth"])]
     return "\n\n".join([*parts, _circumstances(list(full.values()))])
@@ -63,22 +63,31 @@ def report(records: dict[str, Record]) -> str:
 def chosen(records: dict[str, Record]) -> str:
     """Return the README's rows and the environment of the measurements."""
     full = full_size(records)
-    rows = [_row(full[name], title) for name, title in CHOSEN.items() if name in full]
-    table = markdown(HEAD, [row for row in rows if row])
-    machines = dict.fromkeys(_machine(full[name]) for name in CHOSEN if name in full)
+    entries = {title: full[name] for name, title in CHOSEN.items() if name in full}
+    rows = [
+        [*row, _processor(entry)] for title, entry in entries.items() if (row := _row(entry, title))
+    ]
+    machines = " and ".join(dict.fromkeys(map(_versions, entries.values())))
     return (
-        f"{table}\n\nThe times are those of forward + backward, on "
-        f"{' and '.join(machines)}. The peak memory does not include the inputs. "
+        f"{markdown([*HEAD, 'processor'], rows)}\n\nThe times are those of forward + backward, on "
+        f"{machines}. The peak memory does not include the inputs. "
         "[All cases and methods](docs/benchmarks.md)."
     )
 
 
-def _machine(record: Record) -> str:
+def _processor(record: Record) -> str:
+    """Return the name of the processor without marks of its manufacturer."""
+    name = record["environment"]["cpu"].replace("(R)", "")
+    return name.removesuffix("Processor").strip()
+
+
+def _versions(record: Record) -> str:
+    """Return the number of threads and the versions of a measurement."""
     machine: dict[str, Any] = record["environment"]
     versions = machine["versions"]
     return (
-        f"{machine['threads']} threads of {machine['cpu']}, torch {versions['torch']}, PyTorch "
-        f"Geometric {versions['torch_geometric']}"
+        f"{machine['threads']} threads, torch {versions['torch']}, PyTorch Geometric "
+        f"{versions['torch_geometric']}"
     )
 
 
