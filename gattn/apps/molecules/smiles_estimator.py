@@ -20,6 +20,7 @@ from gattn.apps.molecules.arrays import as_classes, as_numbers, find_classes
 from gattn.apps.molecules.inputs import FeaturizedSmiles, Piece, featurise, make_pieces
 from gattn.apps.molecules.members import check_feature_version
 from gattn.apps.molecules.model_inputs import MoleculeInputs
+from gattn.apps.molecules.pretrained import resolve
 from gattn.apps.molecules.row_format import RowFormat
 from gattn.apps.molecules.rows import LabelledMolecules, smiles_hashes
 from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings
@@ -246,6 +247,13 @@ class SmilesEstimator(SerializableEstimator, Parameters):
     @abstractmethod
     def _decide(self, mean: Tensor) -> np.ndarray:
         """Convert predicted means to labels [n, t], encoded as by :meth:`_encode`."""
+
+    @classmethod
+    def load(cls: type[Self], folder: str | os.PathLike[str]) -> Self:
+        """Load a saved model, the model of a training run, or a model of gattn by its name, such as
+        ``bbb``. Raises RunError if it is missing, changed or of another kind.
+        """
+        return super().load(resolve(Path(folder)))
 
     @classmethod
     def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.molecules.bbb import card as card_of
 from benchmarks.molecules.pretrain import card as encoder_card
+from gattn.apps.molecules import MoleculeClassifier
 from gattn.apps.molecules.loading import load_model
 from gattn.apps.molecules.members import read_foundation
 from gattn.apps.molecules.pretrained import encoder_folder, encoder_names, folder_of, names, resolve
@@ -87,3 +88,8 @@ def test_evaluation_on_b3db_reproduces_the_recorded_figures(tmp_path):
     assert measured["molecules"]["test"] == FIGURES["external"]["molecules"]
     assert measured["test"]["roc_auc"] == pytest.approx(FIGURES["external"]["roc_auc"], abs=1e-3)
     assert measured["intervals"]["held"] == pytest.approx(FIGURES["external"]["coverage"])
+
+
+def test_load_of_an_estimator_accepts_the_name_of_the_bundled_model():
+    model = MoleculeClassifier.load("bbb")
+    assert model.predict(["CCCCCC"]).tolist() == ["BBB+"]
