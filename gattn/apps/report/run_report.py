@@ -219,7 +219,9 @@ def _highlights(run: RunFacts) -> tuple[Highlight, ...]:
 def _validation(run: RunFacts) -> Table:
     """Return the table of the metrics on the validation part."""
     rows = tuple((METRICS[key], value) for key, value in run.metrics["val"].items())
-    caption = "On the validation part" + ", on which the epoch was chosen" * bool(run.histories)
+    caption = "On the validation part" + ", on which the epoch of the network was chosen" * bool(
+        run.histories
+    )
     return Table(("metric", "model"), rows, caption)
 
 

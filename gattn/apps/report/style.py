@@ -27,14 +27,14 @@ METRICS = {
 
 def with_digits(value: float, digits: int, *, zeros: bool = False) -> str:
     """Format a number with some significant digits, or with more if it is below 1 and they would
-    round it to 1, which is important for probabilities. Zeros at the end are written if ``zeros``
-    is True.
+    round it to 1, which is important for probabilities. A distance of 1e-12 from 1 is a rounding
+    error of a mean. Zeros at the end are written if ``zeros`` is True.
 
     >>> with_digits(0.25, 3), with_digits(0.25, 3, zeros=True), with_digits(0.9996, 3)
     ('0.25', '0.250', '0.9996')
     """
     text = f"{value:{'#' * zeros}.{digits}g}".rstrip(".")
-    is_rounded = value < 1 and float(text) == 1
+    is_rounded = value < 1 - 1e-12 and float(text) == 1
     return with_digits(value, digits + 1, zeros=zeros) if is_rounded else text
 
 

@@ -23,10 +23,10 @@ def test_train_writes_model_files_plots_and_left_out_rows(folder):
     # No learning curve, because the Gaussian process is not trained in epochs.
     assert classes == {"roc", "calibration"}
     page = (folder / "classes" / "report.html").read_text("utf-8")
-    assert "on which the epoch was chosen" not in page
+    assert "on which the epoch of the network was chosen" not in page
     assert "Every set contains active, idle, because this coverage needs at least 9" in page
     stacked = (folder / "numbers" / "report.html").read_text("utf-8")
-    assert "on which the epoch was chosen" in stacked
+    assert "on which the epoch of the network was chosen" in stacked
     left_out = read_rows(folder / "numbers" / "left_out.csv")
     assert [(row["row"], row["line"]) for row in left_out] == [("80", "82"), ("82", "84")]
     assert left_out[1]["reason"] == "y must be a number or empty; it is 'high'"

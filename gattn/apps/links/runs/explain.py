@@ -192,7 +192,7 @@ def explain_pair(
     linked = " They are linked; the model did not read this link." if links.are_links(
         np.array(ends[:1]), np.array(ends[1:])
     )[0] else ""  # fmt: skip
-    log(f"{source} - {target}: probability {with_digits(explanation.probability, 4)}.{linked}")
+    log(f"{source} and {target}: probability {with_digits(explanation.probability, 4)}.{linked}")
     if explanation.without_opposite is not None:
         without = with_digits(explanation.without_opposite, 4)
         log(f"{target} - {source} is a link; without it: {without}")
