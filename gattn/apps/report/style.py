@@ -75,8 +75,8 @@ def number(value: float | None) -> str:
     if 100 <= abs(value) < 1e9:
         return f"{value:,.0f}".replace("-", "−")
     if value == 0 or 1e-4 <= abs(value) < 100:
-        return with_digits(value, 3, zeros=True).replace("-", "−")
-    return f"{value:.3g}"
+        return with_digits(abs(value) if value == 0 else value, 3, zeros=True).replace("-", "−")
+    return "−" * (value < 0) + f"{abs(value):.3g}"
 
 
 def title(text: str, metrics: Mapping[str, float] | None = None) -> str:
