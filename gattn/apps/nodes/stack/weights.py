@@ -176,6 +176,9 @@ def prior_weights(losses: NDArray) -> NDArray[np.float64]:
     """Compute prior weights [K] with sum 1 of K models from their losses [m, K]; see
     :func:`fit_weights`.
     """
+    if len(losses) == 1:
+        # The standard error of a single difference is unknown.
+        return np.full(losses.shape[1], 1 / losses.shape[1])
     apart = losses - losses[:, [losses.mean(0).argmin()]]
     mean = apart.mean(0)
     error = apart.std(0) / len(losses) ** 0.5
