@@ -293,3 +293,24 @@ def test_stack_is_not_refitted_if_the_data_have_a_validation_mask(monkeypatch):
     masks = {"train_mask": np.arange(200) < 100, "val_mask": np.arange(200) >= 150}
     NodeClassifier(**SMALL).fit((edges, nodes.assign(**masks)))
     assert len(counts) == 1
+
+
+@pytest.mark.filterwarnings("ignore:The network is not that of the training")
+def test_stack_predicts_networks_with_one_or_both_directions_of_each_edge_or_no_edge():
+    edges, nodes = class_network(nodes=60)
+    opposite = edges.rename(columns={"source": "target", "target": "source"})
+    both = pd.concat([edges, opposite])
+    for training in (edges, both):
+        model = NodeClassifier(label="label", epochs=2).fit((training, nodes))
+        expected = model.predict_proba((training, nodes))
+        for other in (edges, both):
+            # Both networks have the same undirected edges, but other blocks of directions.
+            assert np.isfinite(model.predict_proba((other, nodes))).all()
+        assert np.array_equal(model.predict_proba((training, nodes)), expected)
+        assert model.predict_proba((edges.iloc[:0], nodes)).shape == expected.shape
+
+
+def test_weights_fitted_to_a_single_node_are_equal():
+    predictions = [np.array([[0.5]]), np.array([[0.6]])]
+    weights = fit_weights(predictions, np.zeros(1), is_class=False)
+    np.testing.assert_allclose(weights, [0.5, 0.5], atol=0.05)

@@ -76,6 +76,7 @@ class Components:
         is_large: True if perceptrons replace linear models.
         has_spread: True if `labels` reads propagated labels.
         has_walks: True if `walks` is fitted.
+        has_directions: True if the models read means over each direction of the edges.
     """
 
     models: dict[str, Model]
@@ -88,6 +89,7 @@ class Components:
     is_large: bool
     has_spread: bool
     has_walks: bool
+    has_directions: bool
 
     @classmethod
     def fit(
@@ -129,6 +131,7 @@ class Components:
             {}, None, blocks.reduction, train, labels.astype(np.float32), seed, is_class, is_large,
             has_spread=size <= MAX_SPREAD if like is None else like.has_spread,
             has_walks=is_used and pairs <= MAX_VALUES if like is None else like.has_walks,
+            has_directions=bool(neighbours.along),
         )  # fmt: skip
         if like is None:
             # If nodes have times, no model is trained on nodes that are newer than the training
@@ -184,7 +187,7 @@ class Components:
             with_labels: True for the network of :meth:`fit`; False for the components
                 :data:`LABEL_FREE` alone.
         """
-        blocks = Blocks(x, neighbours, self.reduction)
+        blocks = Blocks(x, neighbours.with_directions(self.has_directions), self.reduction)
         return self._predict(blocks, lambda name, inputs: None, with_labels=with_labels)
 
     def _predict(
@@ -238,6 +241,7 @@ class Components:
         return tensors, {
             "is_class": self.is_class, "seed": self.seed, "is_large": self.is_large,
             "has_spread": self.has_spread, "has_walks": self.has_walks,
+            "has_directions": self.has_directions,
         }  # fmt: skip
 
     @classmethod

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import scipy.sparse as sp
 import torch
@@ -77,7 +79,6 @@ class Neighbours:
         is_open = None if inputs is None else inputs.open
         self.timed = is_open is not None
         into, out, both = _adjacency(pairs, n, weights, is_edge, is_open)
-        # The feature columns of a model must be the same for every graph that is predicted.
         symmetric = both.nnz == into.nnz if inputs is None else not inputs.has_direction
         self.means = row_means(into if directed else both)
         self.along = [] if directed or symmetric else [row_means(into), row_means(out)]
@@ -117,6 +118,18 @@ class Neighbours:
         the edges.
         """
         return self.along or [self.means]
+
+    def with_directions(self, has_directions: bool) -> Neighbours:
+        """Return the graph with the matrices ``along`` if ``has_directions`` is True, and without
+        them otherwise. A model reads as many blocks as in training, even if the edges of another
+        graph have opposite edges and those of the training had none. Without ``along``, the means
+        over both directions are equal.
+        """
+        if bool(self.along) == has_directions:
+            return self
+        other = copy.copy(self)
+        other.along = [self.means, self.means] if has_directions else []
+        return other
 
 
 def _adjacency(
