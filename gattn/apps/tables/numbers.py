@@ -78,7 +78,7 @@ a unit or a month. With longer words, a cell is a text.
 """
 PHRASES: dict[str, str] = {
     "censored": "with a relation, which marks a censored value",
-    "separated": "with a decimal comma or a thousands separator",
+    "separated": "with another decimal or thousands separator",
     "odd": "in an unsupported number format",
     "infinite": "with an infinite number",
     "text": "with a text instead of a number",
@@ -127,7 +127,7 @@ class Pattern(NamedTuple):
             noun: the noun for such a cell, for example ``"label"``.
 
         >>> read_numbers(["1,008", "2"]).patterns[0].sentence("in line {}".format, "label")
-        "1 label with a decimal comma or a thousands separator, for example '1,008' in line 0 \
+        "1 label with another decimal or thousands separator, for example '1,008' in line 0 \
 (use --decimal , or --thousands ,)"
         """
         advice = f"use {' or '.join(self.options)}" if self.options else ""
