@@ -357,9 +357,7 @@ class Components(NetworkPredictor):
                 measured = y_val[~inside].isfinite().any(0)
                 others = others._replace(spread=others.spread.where(measured, chosen.spread))
             of_fold = self.combined(outputs, others)
-            mean[inside] = of_fold[0][inside]
-            if not is_class:
-                std[inside] = of_fold[1][inside]
+            mean[inside], std[inside] = (each[inside] for each in of_fold)
         named = dict(zip(self.names, outputs.means))
         validation = Prediction(mean, std, named, members, similarities)
         calibration = y_val.new_empty(3, 0, y_val.shape[1])
