@@ -34,8 +34,8 @@ MANY = [str(n + 0.5) for n in range(40)]
 
 def test_labels_that_are_not_plain_numbers_raise_error_unless_skipped():
     for extra, message in (
-        (["1,008"], "1 label with a decimal comma or .* for example '1,008' in line 41 .use"),
-        (["3,25"], r"1 label with a decimal comma .* Write plain numbers: .* would bias the"),
+        (["1,008"], "1 label with another decimal or .*, for example '1,008' in line 41 .use"),
+        (["3,25"], r"1 label with another decimal .* Write plain numbers: .* would bias the"),
         ([">10", "<0.5"], "for example '>10' in line 41. --loss-function bounded-mse trains on"),
         (["3.2 nM", "3.2 ± 0.1", "3-Dec-20"], "3 labels .*'3.2 nM' in line 41 .write a plain"),
         (["[0.1, 2]"], r"'\[0.1, 2\]' in line 41 .*--atom-target and --bond-target read lists"),

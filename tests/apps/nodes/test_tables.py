@@ -138,12 +138,12 @@ COMMAS = [f"{i / 7:.2f}".replace(".", ",") for i in range(40)]
 
 def test_numeric_column_with_texts_gives_a_note_that_describes_the_texts():
     for cells, pattern in (
-        (COMMAS, r"with a decimal comma .*, for example '0,00' .*--decimal ,"),
+        (COMMAS, r"with another decimal or thousands separator, for example '0,00' .*--decimal ,"),
         ([f"{i},{i:03}" for i in range(1, 41)], "use --decimal , or --thousands ,"),
         ([f"{i} nM" for i in range(40)], "40 cells in an unsupported .* example '0 nM'"),
         ([f">{i}" for i in range(40)], "40 cells with a relation.*, for example '>0'"),
         ([f"2020-01-{i % 28 + 1:02}" for i in range(40)], "unsupported number format"),
-        ([*map(str, range(38)), "1,5", "old"], "1 cell with a decimal.*; 1 cell with a text .*"),
+        ([*map(str, range(38)), "1,5", "old"], "1 cell with another .*; 1 cell with a text .*"),
     ):
         _, notes = learn_columns(pd.DataFrame({"c": cells}), ["c"])
         (message,) = (note for note in notes if "is read as texts, not as numbers" in note)

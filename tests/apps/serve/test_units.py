@@ -85,7 +85,7 @@ def test_bundled_model_is_served_by_its_name():
         answer = client.post("/explain", json={"smiles": "CCO"}).json()
         (model,) = client.get("/models").json()
     assert model["size"] == 6126
-    assert model["test"]["roc_auc"] == pytest.approx(0.8238, abs=1e-4)
+    assert model["test"]["roc_auc"] == pytest.approx(0.8224, abs=1e-4)
     assert answer["explained"] == f"P(class = {answer['values']['prediction']})"
     assert answer["nearest"] == []
     # The threshold is that of the 766 test molecules of the training.
