@@ -357,8 +357,8 @@ class Graph:
             first: index of the source that is the same node as destination 0; self-loops are then
                 (first + i, i) for i < min(num_src - first, num_dst).
         """
-        if torch.compiler.is_compiling() and not onnx.exporting() and not first:
-            return _build_traced(self.edge_index, *self.size, self_loops=True)
+        if torch.compiler.is_compiling() and not onnx.exporting():
+            return _build_traced(self.edge_index, *self.size, first)
         source, destination = self.edge_index
         kept_edges = None
         loops = source == destination + first
@@ -473,32 +473,36 @@ def as_graph(
     is_dense = type(edges) is Tensor and edges.layout == torch.strided
     if is_dense and torch.compiler.is_compiling() and not onnx.exporting():
         _, _, num_src, num_dst = read_edges(edges, size)
-        return _build_traced(edges, num_src, num_dst, self_loops)
+        return _build_traced(edges, num_src, num_dst, 0 if self_loops else None)
     return cache.cached(edges, (as_size(size), self_loops), build)
 
 
-def _build_traced(edges: Tensor, num_src: int, num_dst: int, self_loops: bool) -> Graph:
-    """Return the graph of edges [2, e], which an operator of the compiled code builds."""
-    *layout, kept_edges = _build_layout(edges, num_src, num_dst, self_loops)
-    return Graph.from_layout(Layout(*layout), kept_edges if self_loops else None)
+def _build_traced(edges: Tensor, num_src: int, num_dst: int, first: int | None) -> Graph:
+    """Return the graph of edges [2, e], which an operator of the compiled code builds. It has the
+    self-loops of :meth:`Graph.with_self_loops`, and those of the edges if ``first`` is None.
+    """
+    *layout, kept_edges = _build_layout(edges, num_src, num_dst, first)
+    return Graph.from_layout(Layout(*layout), None if first is None else kept_edges)
 
 
 @torch.library.custom_op(
     "gattn::build_layout",
     mutates_args=(),
-    schema="(Tensor edges, SymInt num_src, SymInt num_dst, bool self_loops) -> Tensor[]",
+    schema="(Tensor edges, SymInt num_src, SymInt num_dst, SymInt? first) -> Tensor[]",
 )
-def _build_layout(edges: Tensor, num_src: int, num_dst: int, self_loops: bool) -> list[Tensor]:
+def _build_layout(edges: Tensor, num_src: int, num_dst: int, first: int | None) -> list[Tensor]:
     """Return the seven tensors of a :class:`Layout`, with empty statistics, and the kept edges of a
     graph, in a custom operator. Raises ValueError if an index is out of range, or if there are so
     many nodes or edges that the indices need int64.
     """
     # On a CPU, the graph is cached, so that compiled code sorts edges once. A CUDA graph replays
     # the operator for other edges, so that it must not read the cache.
-    if edges.is_cpu:
-        graph = as_graph(edges, (num_src, num_dst), self_loops=self_loops)
+    size = num_src, num_dst
+    if edges.is_cpu and not first:
+        graph = as_graph(edges, size, self_loops=first is not None)
     else:
-        graph = as_graph(Graph(edges, (num_src, num_dst)), self_loops=self_loops)
+        graph = Graph(edges, size)
+        graph = graph if first is None else graph.with_self_loops(first)
     if graph.layout.col.dtype != torch.int32:
         raise ValueError(
             f"compiled code must get fewer than {INT32_END} nodes and edges; got "
@@ -514,11 +518,11 @@ def _build_layout(edges: Tensor, num_src: int, num_dst: int, self_loops: bool) -
 
 
 @_build_layout.register_fake
-def _(edges: Tensor, num_src: int, num_dst: int, self_loops: bool) -> list[Tensor]:
+def _(edges: Tensor, num_src: int, num_dst: int, first: int | None) -> list[Tensor]:
     """Return tensors with the shapes of the layout and the kept edges, for torch.compile."""
     # Without self-loops, all edges are kept.
-    rows = torch_internals.dynamic_size() if self_loops else edges.shape[1]
-    count = rows + min(num_src, num_dst) if self_loops else rows
+    rows = edges.shape[1] if first is None else torch_internals.dynamic_size()
+    count = rows if first is None else rows + min(num_src - first, num_dst)
     sizes = num_dst + 1, count, count, num_src + 1, count, count
     indices = (edges.new_empty(size, dtype=torch.int32) for size in sizes)
     return [*indices, *(edges.new_empty(size, dtype=torch.int64) for size in (0, rows))]

@@ -39,7 +39,7 @@ def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Lay
     if not is_real:
         # The module of Graph, which imports this module, defines the operator.
         edges = torch.stack([source, destination])
-        return Layout(*torch.ops.gattn.build_layout(edges, num_src, num_dst, False)[:7])
+        return Layout(*torch.ops.gattn.build_layout(edges, num_src, num_dst, None)[:7])
     layout = cpu.build_layout(source, destination, num_src, num_dst)
     if layout is None:
         check_range(source, num_src, "source")

@@ -111,13 +111,23 @@ def test_copy_of_layout_statistics_is_invalid():
 
 def test_operator_of_compiled_code_returns_copies_without_statistics():
     edges = torch.tensor([[0, 1, 2, 2], [1, 1, 1, 0]])
-    first, second = (torch.ops.gattn.build_layout(edges, 3, 3, True) for _ in range(2))
+    first, second = (torch.ops.gattn.build_layout(edges, 3, 3, 0) for _ in range(2))
     graph = Graph(edges, 3).with_self_loops()
     for left, right, expected in zip(first[:6], second, graph.layout, strict=False):
         assert torch.equal(left, expected)
         assert left.data_ptr() != right.data_ptr()
     assert first[6].numel() == 0
     assert first[7].tolist() == [0, 2, 3]
+
+
+@pytest.mark.parametrize("first", [0, 3])
+def test_compiled_self_loops_of_sources_from_an_offset_equal_those_of_eager_code(first):
+    def ends(edges):
+        return Graph(edges, (6, 3)).with_self_loops(first).edge_index
+
+    edges = torch.tensor([[0, 3, 5, 1], [0, 0, 1, 2]])
+    compiled = torch.compile(ends, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(edges), ends(edges))
 
 
 def test_compiled_code_sorts_edges_again_only_after_a_change(sorts):
