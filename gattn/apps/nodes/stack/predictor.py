@@ -282,10 +282,8 @@ class StackedPredictor:
     def _reading(self, graph: AttributedGraph) -> NodePredictor:
         """Return the attention network with the labels that it reads to predict a graph."""
         places = self.training_places(graph)
-        if places is None or not isinstance(self.network, LabelledPredictor):
-            return self.network
-        components = self._components.with_train(places)
-        return self.network.reading(graph, components.train, components.labels)
+        of_labels = None if places is None else self._components.with_train(places)
+        return _with_labels(self.network, graph, of_labels)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickling. It does not contain the last graph, because the
@@ -339,12 +337,22 @@ def _network_part(
     network: NodePredictor, graph: AttributedGraph, components: Components | None
 ) -> dict[str, NDArray]:
     """Return the standardised predictions [n, outputs] float32 of an attention network, by its
-    name. A network that reads labels reads those of ``components``, and none if it is None.
+    name, with the labels of ``components``.
     """
-    if components is not None and isinstance(network, LabelledPredictor):
-        network = network.reading(graph, components.train, components.labels)
+    network = _with_labels(network, graph, components)
     predicted = (network.predict(graph).numpy() - network.mean) / network.std
     return {network.settings.model: predicted.astype(np.float32)}
+
+
+def _with_labels(
+    network: NodePredictor, graph: AttributedGraph, components: Components | None
+) -> NodePredictor:
+    """Return a network for a graph. A network that reads labels reads those of ``components``, and
+    none if it is None.
+    """
+    if components is not None and isinstance(network, LabelledPredictor):
+        return network.reading(graph, components.train, components.labels)
+    return network
 
 
 def _choose_network(
