@@ -71,6 +71,9 @@ def predict(
 ) -> None:
     """Propose links that the graph does not contain, with their scores and probabilities.
 
+    The column "probability" is the probability of a link if half of the pairs were links. In most
+    networks, far fewer are: compare pairs by it.
+
     Args:
         graph: Graph to read, as in train; - is the standard input, a CSV file of edges.
         out: CSV file to write. The file must not exist.

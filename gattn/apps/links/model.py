@@ -255,8 +255,7 @@ def pair_scores(left: Tensor, right: Tensor, sources: Tensor, targets: Tensor) -
     for i in range(0, targets.shape[1], chunk):
         start = left[sources[:, None] if sources.dim() == 1 else sources[:, i : i + chunk]]
         parts.append(torch.einsum("mcd,mcd->mc", start, right[targets[:, i : i + chunk]]))
-    scores = torch.cat(parts, 1)
-    return scores.masked_fill(targets < 0, -math.inf)
+    return torch.cat(parts, 1).masked_fill(targets < 0, -math.inf)
 
 
 def _reciprocal_rank(output: Tensor, target: Tensor) -> Tensor:
@@ -309,9 +308,8 @@ def _epochs(settings: LinkSettings, inputs: FieldInput) -> int:
     """Return the number of epochs of the settings or, on a large graph, the smaller number that
     :data:`MAX_PRODUCTS` allows, but not less than :data:`FEWEST_EPOCHS`.
     """
-    x, (graph, _) = inputs.x, inputs.field.layers[0]
-    stored = stored_values(x)
-    size = settings.width * (stored + settings.layers * graph.num_edges)
+    graph, _ = inputs.field.layers[0]
+    size = settings.width * (stored_values(inputs.x) + settings.layers * graph.num_edges)
     return min(settings.epochs, max(FEWEST_EPOCHS, int(MAX_PRODUCTS / max(size, 1))))
 
 

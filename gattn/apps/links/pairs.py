@@ -214,6 +214,12 @@ class Links:
     def __len__(self) -> int:
         return self.pairs.shape[1]
 
+    @property
+    def density(self) -> float:
+        """Fraction of the pairs of a source and another node as target that are links."""
+        targets = len(self.targets) - (not self.bipartite)
+        return len(self.keys) / ((1 + self.bipartite) * len(self.sources) * targets)
+
     def numbers(self, pairs: NDArray) -> NDArray[np.int64]:
         """Return a number for each of k pairs, [2, k]. It is the same for (a, b) and (b, a) if
         links have no direction.
@@ -309,7 +315,7 @@ def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, li
     if not arcs.shape[1]:
         raise GraphError("the graph has no edges, so there are no links to learn from")
     keys = np.unique(arcs[0] * nodes + arcs[1])
-    source, target = keys // nodes, keys % nodes
+    pairs = source, target = np.stack([keys // nodes, keys % nodes])
     starts, ends = np.unique(source), np.unique(target)
     bipartite = not len(np.intersect1d(starts, ends))
     opposite = np.unique(target * nodes + source)
@@ -322,7 +328,6 @@ def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, li
             * bool(rest)
         ]
         both = np.union1d(keys, opposite)
-        pairs = np.stack([source, target])
         return Links(pairs, nodes, False, True, starts, ends, both), notes
     every = np.arange(nodes)
     notes = []
@@ -336,11 +341,9 @@ def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, li
                 "(--directed makes (a, b) and (b, a) different links)."
             ]
     if directed:
-        note = "Links have a direction, from the first node of an edge to the second: (a, b) and "
         predicts = ", which predicts them" * (count > 0)
-        note += f"(b, a) are different links. {some} an opposite edge{predicts} (--undirected "
-        note += "ignores the direction)."
-        pairs = np.stack([source, target])
+        note = f"Links have a direction: (a, b) and (b, a) are different links. {some} an opposite "
+        note += f"edge{predicts} (--undirected ignores the direction)."
         return Links(pairs, nodes, True, False, every, every, keys), [note]
     both = np.union1d(keys, opposite)
     source, target = both // nodes, both % nodes

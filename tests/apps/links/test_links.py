@@ -146,6 +146,7 @@ def test_links_predict_proposes_new_links_within_communities(folder, gattn, tmp_
     assert proposed["probability"].between(0, 1).all()
     edges = pd.read_csv(folder / "edges.csv")
     linked = {frozenset(pair) for pair in zip(edges["from"], edges["to"])}
+    assert f"{len(linked) / (90 * 89 / 2):.2%} are links, so actual probabilities are low" in text
     pairs = [frozenset(pair) for pair in zip(proposed["source"], proposed["target"])]
     assert not linked & set(pairs)
     assert len(set(pairs)) == 40
@@ -155,9 +156,7 @@ def test_links_predict_proposes_new_links_within_communities(folder, gattn, tmp_
         "predict", folder / "run", *tables, "--top", 2, "--per-node", "--out", tmp_path / "b.csv"
     )
     assert code == 0, text
-    by_node = pd.read_csv(tmp_path / "b.csv")
-    assert (by_node["source"].value_counts() == 2).all()
-    assert by_node["source"].nunique() == 90
+    assert pd.read_csv(tmp_path / "b.csv")["source"].value_counts().tolist() == [2] * 90
 
 
 def test_links_train_splits_by_time_and_does_not_repeat_a_finished_training(

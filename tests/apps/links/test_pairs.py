@@ -60,11 +60,11 @@ def test_links_are_directed_if_many_edges_have_no_opposite_edge(gaps, directed):
 def test_links_of_a_table_are_directed_if_some_edges_have_an_opposite_edge():
     table = graph_of([("a", "b"), ("b", "a"), ("b", "c"), ("c", "c"), ("a", "b")])
     links, notes = read_links(table, None)
-    assert links.directed
+    assert (links.directed, links.density) == (True, 3 / 6)
     assert "direction" in notes[0]
     assert {tuple(pair) for pair in links.pairs.T.tolist()} == {(0, 1), (1, 0), (1, 2)}
     links, notes = read_links(table, False)
-    assert not links.directed
+    assert (links.directed, links.density) == (False, 2 / 3)
     assert "Edges join the nodes in columns 'source' and 'target'" in table.notes[0]
     assert links.pairs.T.tolist() == [[0, 1], [1, 2]]
     path = read_graph(networkx.path_graph(3), directed=False)
@@ -74,7 +74,7 @@ def test_links_of_a_table_are_directed_if_some_edges_have_an_opposite_edge():
 def test_links_are_bipartite_if_sources_and_targets_are_disjoint():
     graph = graph_of([("ann", "tea"), ("ben", "tea"), ("ben", "milk")])
     links, notes = read_links(graph, None)
-    assert links.bipartite
+    assert (links.bipartite, links.density) == (True, 3 / 4)
     assert "bipartite" in notes[0]
     names = np.array(graph.names)
     assert set(names[links.sources]) == {"ann", "ben"}

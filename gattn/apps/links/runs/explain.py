@@ -103,8 +103,7 @@ def explain_link(
     pair_key = unordered_keys(ends[:, None], n)
     keys = np.setdiff1d(each, pair_key)
     pairs = np.stack([keys // n, keys % n])
-    ones = np.ones(pairs.shape[1])
-    both = sp.csr_matrix((ones, (pairs[0], pairs[1])), (n, n))
+    both = sp.csr_matrix((np.ones(len(keys)), (pairs[0], pairs[1])), (n, n))
     steps = dijkstra(both, directed=False, unweighted=True, indices=ends)
     distance = float(steps[0, target])
     on_path = steps.sum(0) == distance if np.isfinite(distance) else np.zeros(n, bool)
@@ -189,20 +188,19 @@ def explain_pair(
         explanation = explain_link(estimator.predictor_, graph, links, *ends, most=most)
         write_rows(folder / "nodes.csv", _rows(graph, explanation))
         (folder / "network.png").write_bytes(_picture(graph, explanation, ends))
-    linked = " They are linked; the model did not read this link." if links.are_links(
-        np.array(ends[:1]), np.array(ends[1:])
-    )[0] else ""  # fmt: skip
-    log(f"{source} and {target}: probability {with_digits(explanation.probability, 4)}.{linked}")
+    is_link = bool(links.are_links(*np.array(ends)[:, None])[0])
+    linked = " They are linked; the model did not read this link." * is_link
+    probability = with_digits(explanation.probability, 4)
+    log(f"{source} and {target}: probability {probability} if half of the pairs are links.{linked}")
     if explanation.without_opposite is not None:
         without = with_digits(explanation.without_opposite, 4)
         log(f"{target} - {source} is a link; without it: {without}")
     if not explanation.count:
         log("no path over other nodes joins them: the score depends on their columns and edges.")
         return explanation
-    separated = with_digits(explanation.separated, 4)
     log(
-        f"{plural(explanation.count, 'node')} on the shortest paths, of "
-        f"{explanation.distance:.0f} edges; without these paths: {separated}"
+        f"{plural(explanation.count, 'node')} on the shortest paths, of {explanation.distance:.0f} "
+        f"edges; without these paths: {with_digits(explanation.separated, 4)}"
     )
     for one in explanation.bridges[:5]:
         log(

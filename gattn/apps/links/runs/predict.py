@@ -56,6 +56,11 @@ def predict_links(
         table = estimator.predict(top=top, per_node=per_node)
         if len(table) < top and not per_node:
             log(f"only {len(table):,} pairs of the shortlists have no edge.")
+        change = "lower" if links.density < 0.5 else "higher"
+        log(
+            "The column probability assumes that half of all pairs are links. In this graph, "
+            f"{links.density:.2%} are links, so actual probabilities are {change}."
+        )
         rows = (
             [a, b, f"{score:.6g}", with_digits(share, 6)]
             for a, b, score, share in table.itertuples(index=False)

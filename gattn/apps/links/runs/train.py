@@ -56,18 +56,13 @@ def link_report(run: LinkRun) -> Report:
     metrics, settings = run.metrics, run.settings
     counts, predictor = metrics["links"], run.estimator.predictor_
     data = Path(settings.data).name
-    # The curves contain one random pair for each link, because the probability assumes that half of
-    # all pairs are links.
     scores = run.scores["roc_auc"][:, :2]
     probability = torch.from_numpy(predictor.probability(scores).reshape(-1, 1))
-    y = torch.zeros(scores.shape, dtype=torch.float64)
-    y[:, 0] = 1
-    y = y.reshape(-1, 1)
+    y = torch.tensor([1.0, 0.0], dtype=torch.float64).repeat(len(scores)).reshape(-1, 1)
     kind = "heuristically chosen" if settings.hard_negatives else "random"
-    chosen = {"directed": str(run.links.directed), "split": run.split.protocol}
     facts = report_facts(
         run,
-        chosen=chosen,
+        chosen={"directed": str(run.links.directed), "split": run.split.protocol},
         title=f"Links of {data}",
         summary=(
             f"{MODELS[settings.model.model]} trained on {counts['train']:,} of {counts['all']:,} "
@@ -86,7 +81,8 @@ def link_report(run: LinkRun) -> Report:
             f"For each of {counts['ranked']:,} test links, the true target is ranked among "
             f"{negatives_text(metrics)} {kind} nodes that have no link with the source. Messages "
             "are sent along the edges of training links only. Heuristics read the same edges. The "
-            "plots contain one of these nodes for each link, so their ROC-AUC may be another.",
+            "plots contain one random pair for each link, because probabilities assume that half "
+            "of the pairs are links; their ROC-AUC may be another.",
         ),
     )
     return run_report(facts, [_components(run)])
