@@ -74,7 +74,7 @@ def raw_files(
             except OSError as error:
                 raise OSError(f"{error}. {_by_hand(dataset)}") from error
         else:
-            _verify(path, file)
+            _verify(path.read_bytes(), file, path, "Delete it to download it again")
     return paths
 
 
@@ -124,15 +124,13 @@ def _by_hand(dataset: DatasetRecord) -> str:
     )
 
 
-def _verify(path: Path, file: DataFile) -> None:
-    """Raise ValueError unless the file has the registered SHA-256, and OSError if it cannot be
-    read.
-    """
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+def _verify(content: bytes, file: DataFile, source: object, remedy: str) -> None:
+    """Raise ValueError with a remedy unless the content of a source has the registered SHA-256."""
+    digest = hashlib.sha256(content).hexdigest()
     if digest != file.sha256:
         raise ValueError(
-            f"{path} is not the registered file: its SHA-256 should be {file.sha256} and is "
-            f"{digest}. Delete it to download it again"
+            f"{source} is not the registered file: its SHA-256 should be {file.sha256} and is "
+            f"{digest}. {remedy}"
         )
 
 
@@ -141,11 +139,7 @@ def _download(url: str, path: Path, file: DataFile) -> None:
     OSError if the download fails, and ValueError if the file is not the registered one.
     """
     content = _read_url(url, file.bytes)
-    if hashlib.sha256(content).hexdigest() != file.sha256:
-        raise ValueError(
-            f"the download from {url} is not the registered file (SHA-256 {file.sha256}); "
-            "it was deleted"
-        )
+    _verify(content, file, f"the download from {url}", "It was deleted")
     # No folder is created for a download that fails, because it would look like a data set.
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as temporary:

@@ -58,7 +58,7 @@ def test_data_files_are_read_from_both_folder_layouts(served, tmp_path, folder):
 def test_download_with_another_checksum_raises_error_and_leaves_no_folder(served, tmp_path, sent):
     (tmp_path / "server" / "a.csv").write_bytes(sent)
     with pytest.raises(
-        ValueError, match=r"the download from .*a\.csv is not the registered file.*it was"
+        ValueError, match=r"the download from .*a\.csv is not the registered file.*It was"
     ):
         raw_files(served, tmp_path / "root")
     assert not (tmp_path / "root").exists()
