@@ -62,8 +62,9 @@ def read_molecules(context: typer.Context, inputs: list[str]) -> list[str]:
 
     Raises:
         RunError: the argument before them is not a trained model.
-        ValueError: an argument without the ending of a table is neither a file nor a SMILES, or the
-            arguments are of both kinds.
+        ValueError: an argument without the ending of a table is neither a file nor a SMILES, has a
+            second SMILES after a blank or plus, where a name may be, or the arguments are of both
+            kinds.
     """
     check_model_files(resolve(context.params["run"]))
     texts = [text for text in inputs if not _is_path(text)]
@@ -73,13 +74,15 @@ def read_molecules(context: typer.Context, inputs: list[str]) -> list[str]:
     from rdkit import Chem, rdBase
 
     with rdBase.BlockLogs():
-        bad = next((text for text in texts if Chem.MolFromSmiles(text) is None), None)
-    if bad is not None:
-        raise ValueError(f"{bad!r} is not a file, and RDKit cannot read it as a SMILES")
+        for text in texts:
+            if Chem.MolFromSmiles(text) is None:
+                raise ValueError(f"{text!r} is not a file, and RDKit cannot read it as a SMILES")
+            if any(map(Chem.MolFromSmiles, text.replace(" + ", " ").split()[1:2])):
+                raise ValueError(f"{text!r} has two SMILES: each argument must be one molecule")
     if len(texts) < len(inputs):
         raise ValueError(f"inputs must be files or SMILES; got both, for example {texts[0]!r}")
     folder = context.with_resource(tempfile.TemporaryDirectory(prefix=TEMPORARY))
-    path = Path(folder) / "the SMILES.smi"
+    path = Path(folder) / "the list of SMILES.smi"
     path.write_text("".join(f"{text}\n" for text in texts), "utf-8")
     return [str(path)]
 
