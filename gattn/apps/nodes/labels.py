@@ -228,7 +228,7 @@ def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
         where: describes the position of a node.
 
     Raises:
-        GraphError: a label is not a number, or infinite.
+        GraphError: a label is not a number, or is infinite or beyond float32.
     """
     title = labels_of(values)
     return torch.from_numpy(finite_numbers(values, title, "be numbers", where, EMPTY))

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from gattn.apps.nodes.attributed import GraphError, Where
 from gattn.apps.tables import numbers as written
+from gattn.apps.tables.csv_table import LARGEST
 from gattn.apps.tables.numbers import NumberFormat, Pattern, classify, read_numbers
 
 SAMPLE = 500
@@ -317,7 +318,7 @@ def finite_numbers(
         [n] float64.
 
     Raises:
-        GraphError: a value is neither missing nor a number, or is infinite.
+        GraphError: a value is neither missing nor a number, or is infinite or beyond float32.
     """
     numbers = as_numbers(values)
     invalid = np.isnan(numbers) & ~is_missing(values, numbers=True)
@@ -326,8 +327,8 @@ def finite_numbers(
         patterns = describe_patterns(read_numbers(texts).patterns, where, remedy)
         text = texts[int(invalid.argmax())]
         raise GraphError(f"{title} must {requirement}; got {text!r}: {patterns}")
-    if np.isinf(numbers).any():
-        raise GraphError(f"{title} must be finite; one is infinite")
+    if (large := numbers[np.abs(numbers) > LARGEST]).size:
+        raise GraphError(f"{title} must be finite in float32; one is {large[0]:g}")
     return numbers
 
 

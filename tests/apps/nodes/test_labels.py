@@ -12,7 +12,7 @@ import torch
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.nodes.edge_ends import named_ends
-from gattn.apps.nodes.labels import encode_classes, find_classes, read_labels
+from gattn.apps.nodes.labels import encode_classes, encode_numbers, find_classes, read_labels
 from gattn.apps.nodes.reading import graph_of_ends, read_graph
 from gattn.apps.nodes.values import CellRules, SourceTable
 from tests.apps.cli.commands import runner
@@ -69,6 +69,12 @@ def test_labels_match_nodes_with_numeric_names_by_text_or_number():
     # Networkx numbers the nodes, so their names are integers.
     named = read_graph(networkx.path_graph(3))
     assert read_labels(named, y={2: "a"})[0].tolist() == [None, None, "a"]
+
+
+@pytest.mark.parametrize("label", [np.inf, -1e300])
+def test_label_that_is_infinite_in_float32_raises_error(label):
+    with pytest.raises(GraphError, match="must be finite in float32; one is (inf|-1e)"):
+        encode_numbers(pd.Series([1.0, label]))
 
 
 def test_classes_are_sorted_and_missing_labels_are_encoded_as_nan():
