@@ -32,8 +32,10 @@ def with_digits(value: float, digits: int, *, zeros: bool = False) -> str:
 
     >>> with_digits(0.25, 3), with_digits(0.25, 3, zeros=True), with_digits(0.9996, 3)
     ('0.25', '0.250', '0.9996')
+    >>> with_digits(-0.0, 3), with_digits(-0.0, 3, zeros=True)
+    ('0', '0.00')
     """
-    text = f"{value:{'#' * zeros}.{digits}g}".rstrip(".")
+    text = f"{value + 0.0:{'#' * zeros}.{digits}g}".rstrip(".")  # without the sign of -0
     is_rounded = value < 1 - 1e-12 and float(text) == 1
     return with_digits(value, digits + 1, zeros=zeros) if is_rounded else text
 
@@ -75,7 +77,7 @@ def number(value: float | None) -> str:
     if 100 <= abs(value) < 1e9:
         return f"{value:,.0f}".replace("-", "−")
     if value == 0 or 1e-4 <= abs(value) < 100:
-        return with_digits(abs(value) if value == 0 else value, 3, zeros=True).replace("-", "−")
+        return with_digits(value, 3, zeros=True).replace("-", "−")
     return "−" * (value < 0) + f"{abs(value):.3g}"
 
 
