@@ -48,6 +48,5 @@ def add_compare(app: CommandGroup) -> None:
                 for one in differences
                 if not math.isnan(one.p)
             ]
-            picture = differences_plot(runs[0].name, rows)
             with new_file(out) as temporary:
-                temporary.write_bytes(picture)
+                temporary.write_bytes(differences_plot(runs[0].name, rows))

@@ -100,10 +100,13 @@ def _check_columns(
     name.
     """
     # NumPy, which this module imports, is not needed for --help.
+    from gattn.apps.tables import formats
     from gattn.apps.tables.csv_table import missing_column, smiles_names
-    from gattn.apps.tables.formats import open_molecules
 
-    table = open_molecules(path, (), encoding=encoding or None, on_bad_bytes="surrogateescape")
+    read = smiles if formats.format_of(Path(path)) in formats.SMILES else ()
+    table = formats.open_molecules(
+        path, read, encoding=encoding or None, on_bad_bytes="surrogateescape"
+    )
     names = smiles_names(table.columns, smiles)
     for name, advice in {**dict.fromkeys(names, SMILES), **columns}.items():
         if name not in table.columns:

@@ -88,7 +88,7 @@ def train(
 def predict(
     run: Run,
     out: Annotated[Path, Option()],
-    graph: Annotated[str | None, Argument(metavar="GRAPH", callback=read_stdin)] = None,
+    graph: Annotated[str, Argument(metavar="GRAPH", callback=read_stdin)] = "",
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -104,9 +104,8 @@ def predict(
         ValueError: the run or the graph cannot be used.
         OSError: a file cannot be read or written.
     """
-    if (graph is None) != bool(settings.get("edges")):
+    if bool(graph) == bool(settings.get("edges")):
         raise ValueError("predict expects RUN GRAPH, or RUN with --nodes and --edges")
-    graph = graph or ""
     check_inputs(run, graph, settings)
     from gattn.apps.nodes.runs.predict import predict_graph
 

@@ -56,8 +56,9 @@ def test_train_predict_and_evaluate_accept_rows_of_two_molecules_but_explain_rai
     assert gattn("predict", run, renamed, *options)[0] == 0
     assert read_rows(tmp_path / "q.csv")[0]["prediction"] == rows[0]["prediction"]
     code, out = gattn("predict", run, renamed, "--smiles", "a", "--out", tmp_path / "r.csv")
-    assert code == 2
-    assert "reads 2 columns of SMILES; got 1: a" in out
+    assert (code, "reads 2 columns of SMILES; got 1: a" in out) == (2, True)
+    code, out = gattn("predict", run, "CCO.O")
+    assert (code, "this model reads 2 in a row: write a CSV file" in out) == (2, True), out
 
     fresh = tmp_path / "held.csv"
     fresh.write_text("solute,solvent,y\nCCCCCCCCCCO,O,5\nCCCCCCCCCCN,CCO,6\nCCO,O,1\n")

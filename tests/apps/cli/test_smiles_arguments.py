@@ -14,8 +14,7 @@ def test_predict_prints_predictions_for_smiles_arguments_and_a_preview_for_a_tab
     assert code == 0, out
     assert {"CC(=O)Oc1ccccc1C(=O)O", "CCO", "ethanol", "probability_BBB-"} <= {*out.split()}
 
-    table = tmp_path / "new.csv"
-    table.write_text("ID;Drug\n" + "1;CCO\n" * 30)
+    (table := tmp_path / "new.csv").write_text("ID;Drug\n" + "1;CCO\n" * 30)
     code, out = gattn("predict", "bbb", table)
     assert code == 0, out
     assert "and 10 more rows" in out
