@@ -137,7 +137,8 @@ def predict(
         neighbors: Number of most similar measured molecules to write beside each prediction, with
             their similarities and measured values. The column in_domain is true if the molecule is
             at least as similar to its nearest measured molecule as 95 % of the test molecules are
-            to theirs. The training table must still be at the path in config.toml.
+            to theirs; otherwise, errors may be larger than the intervals or sets indicate. The
+            training table must still be at the path in config.toml.
 
     Raises:
         ValueError: the run, the inputs or the output cannot be used.
@@ -315,8 +316,7 @@ def check(
         check_table_inputs(test, columns)
     from gattn.apps.molecules.checks.findings import check_table, summary
 
-    names = ("decimal", "thousands")
-    numbers = {name: settings.pop(name) for name in names if name in settings}
+    numbers = {name: settings.pop(name) for name in NUMBERS if name in settings}
     result = check_table(
         table, out, smiles=smiles, targets=target or (), split=split, test=test, numbers=numbers,
         **settings,

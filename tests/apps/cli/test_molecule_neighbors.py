@@ -32,6 +32,7 @@ def test_predict_writes_the_nearest_training_molecules_of_each_row(gattn, run, t
     new.write_text(NEW)
     code, text = gattn("predict", run, new, "--out", out, "--neighbors", 2, "--coverage", 0.8)
     assert code == 0, text
+    assert "in_domain is false for 1 row" in " ".join(text.split())
     first, salt, bad, far = read_rows(out)
     measured = {s: y for s, y, _ in ROWS}
     assert float(first["neighbor1_similarity"]) >= float(first["neighbor2_similarity"]) > 0

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from gattn.apps.molecules.settings import DEFAULT_READING, TableReading
 from gattn.apps.molecules.target_transform import Prediction
 from gattn.apps.run.model_io import RunError, check_files, read_card, read_json
 from gattn.apps.run.run_folder import training_folder
+from gattn.apps.run.text import plural
 from gattn.apps.run.train import Log, no_log
 from gattn.files import check_table_ending, new_file, reason
 
@@ -149,9 +150,8 @@ class MeasuredMolecules:
         """Names of the output columns: the SMILES, similarity and values of each neighbour, then
         ``in_domain``.
         """
-        targets = list(map(str, self.model.targets_))
-        values = ["measured"] if len(targets) == 1 else [f"{target}_measured" for target in targets]
-        names = ["smiles", "similarity", *values]
+        values = [f"{target}_measured" for target in self.model.targets_]
+        names = ["smiles", "similarity", *(values if len(values) > 1 else ["measured"])]
         numbered = [f"neighbor{i}_{name}" for i in range(1, self.count + 1) for name in names]
         return [*numbered, "in_domain"]
 
@@ -170,8 +170,7 @@ class MeasuredMolecules:
                 # A molecule without a common bit is no neighbour.
                 cells += self._neighbor(column, value) if value > 0 else [""] * width
             cells += [""] * (width * self.count - len(cells))
-            is_inside = best >= self.threshold
-            rows.append([*cells, str(is_inside).lower()])
+            rows.append([*cells, str(best >= self.threshold).lower()])
         return rows
 
     def _neighbor(self, column: int, similarity: float) -> list[str]:
@@ -219,7 +218,6 @@ def read_measured(folder: str | Path, model: MoleculeEstimator, count: int) -> M
 ERROR = "error"
 TEXTS = ("set", ERROR)
 """Names of columns that are texts in a Parquet file."""
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -279,7 +277,7 @@ def predict_table(
     items = descriptors.checked(table.rows())
     pieces = model.predictions(items, read=read, neighbors=neighbors)
     empty = [""] * len(columns)
-    rows = bad = 0
+    rows = bad = outside = 0
     columns = [*columns, ERROR]
     texts = [name for name in columns if name in TEXTS or name.endswith("_set") or model.level_]
     with new_file(out) as temporary, table.writer(temporary, columns, texts, log) as writer:
@@ -289,6 +287,7 @@ def predict_table(
             cells = prediction_cells(model, piece.result, opened.coverage, smiles_of_rows)
             if measured is not None:
                 more = measured.cells(piece.result)
+                outside += sum(row[-1] == "false" for row in more)
                 cells = [[*some, *others] for some, others in zip(cells, more)]
             predicted = dict(zip(index, cells))
             for i, (row, error) in enumerate(zip(piece.items, piece.errors)):
@@ -297,6 +296,8 @@ def predict_table(
                 bad += bool(error)
             rows += len(piece.items)
             on_progress(len(piece.items))
+    if outside:
+        log(f"in_domain is false for {plural(outside, 'row')}: intervals or sets may be too small")
     return Counts(rows, bad)
 
 
