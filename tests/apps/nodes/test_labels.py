@@ -73,7 +73,7 @@ def test_labels_match_nodes_with_numeric_names_by_text_or_number():
 
 @pytest.mark.parametrize("label", [np.inf, -1e300])
 def test_label_that_is_infinite_in_float32_raises_error(label):
-    with pytest.raises(GraphError, match="must be finite in float32; one is (inf|-1e)"):
+    with pytest.raises(GraphError, match=r"must be finite in float32; one is (inf|-1e)"):
         encode_numbers(pd.Series([1.0, label]))
 
 
