@@ -101,10 +101,12 @@ class NodePredictor:
         threads: number of threads inside an operator of a prediction; 0 to choose it from the size
             of the graph.
         schedule: schedule of the learning rate.
+        is_refit: False; a stack may be fitted again to the validation part, too.
     """
 
     schedule: ClassVar[Literal["constant", "one-cycle"]] = "constant"
     threads = 0
+    is_refit = False
     _network_class: ClassVar[Any] = AttentionNetwork
 
     def __init__(

@@ -36,8 +36,10 @@ def test_training_on_random_labels_reports_a_model_no_better_than_a_constant(tmp
     assert texts == [("wrong prediction (not in training)", "several classes in the 90% set")]
     assert set(metrics["components"]) >= {"constant", "columns", "labels", "propagation", "gat"}
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
-    assert "not significantly better than a constant" in page
-    assert "Components" in page
+    count = metrics["nodes"]["val"]
+    for text in ("not significantly better than a", "Components", f"also on {count} validation"):
+        assert text in page
+    assert (tmp_path / "run" / "predictions.csv").read_text().count(",val_refit,") == count
     assert {path.suffix for path in (tmp_path / "run").rglob("*") if path.is_file()} <= {
         ".csv", ".html", ".json", ".png", ".safetensors", ".svg", ".toml",
     }  # fmt: skip

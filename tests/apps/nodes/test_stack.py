@@ -1,6 +1,7 @@
 """Stacked models of nodes: their components, labels of neighbours, weights, saving."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -142,9 +143,8 @@ def test_random_walk_component_is_fitted_again_for_other_training_nodes():
     first, _ = Components.fit(x, graph, to, epochs=0)
     more = {"like": first, "reuse": first.models.keys(), "epochs": 0}
     model, predicted = Components.fit(x, graph, replace(to, train=np.arange(25)), **more)
-    np.testing.assert_array_equal(
-        model.predict(x, graph, with_labels=True)["walks"], predicted["walks"]
-    )
+    again = model.predict(x, graph, with_labels=True)["walks"]
+    np.testing.assert_array_equal(again, predicted["walks"])
     less = model.with_train(np.where(np.arange(25) == 3, -1, np.arange(25)))
     weight = np.delete(model.models["walks"].weight, 3, 0)
     np.testing.assert_array_equal(less.models["walks"].weight, weight)
@@ -222,9 +222,8 @@ def test_stack_predictions_do_not_depend_on_the_order_of_nodes_and_edges(model, 
     edges, nodes, _ = network
     order = DRAW.permutation(240)
     shuffled = edges.sample(frac=1, random_state=0), nodes.iloc[order]
-    np.testing.assert_allclose(
-        model.predict_proba(shuffled), model.predict_proba()[order], rtol=1e-4, atol=1e-6
-    )
+    again = model.predict_proba(shuffled)
+    np.testing.assert_allclose(again, model.predict_proba()[order], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:.*training nodes are not in the network")
@@ -267,32 +266,34 @@ def test_refitted_stack_calibrates_sets_by_leave_out_predictions(monkeypatch):
     parts, fit = [], Components.fit
 
     def record(x, neighbours, to, **options):
-        parts.append((to.train, to.val))
-        return fit(x, neighbours, to, **options)
+        result = fit(x, neighbours, to, **options)
+        parts.append((to.train, to.val, result[1]))
+        return result
 
     monkeypatch.setattr(Components, "fit", record)
     tables = class_network(nodes=200, homophily=0.7)
     after = NodeClassifier(**SMALL).fit(tables).predictor_
-    (train, val), *folds, (final, _) = parts
-    left_out = [np.setdiff1d(val, some) for some, _ in folds]
+    (train, val, _), *folds, (final, *_) = parts
+    left_out = [np.setdiff1d(val, some) for some, *_ in folds]
     assert np.array_equal(np.sort(np.concatenate(left_out)), np.sort(val))
-    assert all(np.isin(train, some).all() for some, _ in folds)
+    for nodes, (some, _, predictions) in zip(left_out, folds):
+        assert np.isin(train, some).all()
+        for name, part in predictions.items():
+            reported = after.validation_parts[name][np.searchsorted(val, nodes)]
+            np.testing.assert_array_equal(reported, part[nodes])
     assert len(final) == len(train) + len(val)
     before = NodeClassifier(**SMALL, refit=False).fit(tables).predictor_
     assert after.weights == before.weights
-    for name, part in before.validation_parts.items():
-        np.testing.assert_array_equal(after.validation_parts[name], part)
+    assert (after.is_refit, before.is_refit) == (True, False)
 
 
 def test_stack_is_not_refitted_if_the_data_have_a_validation_mask(monkeypatch):
-    counts, fit = [], Components.fit
-    monkeypatch.setattr(
-        Components, "fit", lambda *args, **options: counts.append(1) or fit(*args, **options)
-    )
+    fit = Mock(wraps=Components.fit)
+    monkeypatch.setattr(Components, "fit", fit)
     edges, nodes = class_network(nodes=200)
     masks = {"train_mask": np.arange(200) < 100, "val_mask": np.arange(200) >= 150}
     NodeClassifier(**SMALL).fit((edges, nodes.assign(**masks)))
-    assert len(counts) == 1
+    fit.assert_called_once()
 
 
 @pytest.mark.filterwarnings("ignore:The network is not that of the training")

@@ -35,7 +35,6 @@ from gattn.apps.nodes.runs.measure import (
 from gattn.apps.nodes.runs.predict import prediction_rows
 from gattn.apps.nodes.runs.splits import DRAWN, make_split, split_kind, splits_record
 from gattn.apps.nodes.sampled.reading import SizeChoice, read_for_training
-from gattn.apps.nodes.splits import has_drawn_validation
 from gattn.apps.nodes.stack.predictor import StackedPredictor
 from gattn.apps.nodes.values import as_numbers, is_missing
 from gattn.apps.report.report import Figure, Section, Table
@@ -94,20 +93,20 @@ def _facts(run: NodeRun) -> RunFacts:
         targets, truth = (str(estimator.label),), y[:, None]
         std = torch.ones_like(predicted)
     times = plural(len(run.trials), "time") if len(run.trials) > 1 else "once"
-    features = ", ".join(settings.features) or ALL_FEATURES[run.encoded.encoder.source]
+    more = f" (the models except the network also on {counts['val']:,} validation nodes)"
     return report_facts(
         run,
         chosen={
             "label": estimator.label,
-            "features": features,
+            "features": ", ".join(settings.features) or ALL_FEATURES[run.encoded.encoder.source],
             "task": estimator.task.name,
             "split": run.split.protocol,
             "directed": str(run.encoded.graph.directed),
         },
         title=f"{settings.label or WITHOUT_NAME[estimator.task.is_class]} of {data}",
         summary=(
-            f"The model {settings.model.model}, trained {times} on "
-            f"{counts['train']:,} of {counts['all']:,} nodes of {data}; split: "
+            f"The model {settings.model.model}, trained {times} on {counts['train']:,} of "
+            f"{counts['all']:,} nodes of {data}{more * estimator.predictor_.is_refit}; split: "
             f"{run.metrics['split']}."
         ),
         targets=targets,
@@ -633,9 +632,7 @@ def _parts(run: NodeRun) -> tuple[list[str], list[Any]]:
     """
     estimator = run.estimator
     parts = ["none" if has_label else "unlabelled" for has_label in run.y.isfinite().tolist()]
-    refit = isinstance(estimator.predictor_, StackedPredictor) and run.settings.model.refit
-    refit = refit and not run.encoded.graph.compact
-    refit = refit and has_drawn_validation(run.split)
+    refit = estimator.predictor_.is_refit
     for part in PARTS:
         for node in getattr(run.split, part).tolist():
             parts[node] = "val_refit" if part == "val" and refit else part

@@ -88,8 +88,11 @@ class StackedPredictor:
         combination: weights of the components.
         validation: [m, outputs] cross-fitted predictions of the validation part: each node is
             predicted with weights that were chosen without it. Empty after :meth:`from_state`.
-        validation_parts: [m, outputs] predictions of the validation part by each component that
-            was fitted to the training part alone, by name. Empty after :meth:`from_state`.
+        validation_parts: [m, outputs] predictions of the validation part, by the name of the
+            component, by models that were fitted without the predicted nodes, like those of
+            ``validation``. Empty after :meth:`from_state`.
+        is_refit: True if the final models, except the network, were also fitted to the validation
+            part; False after :meth:`from_state`.
         validation_loss: cross-entropy or squared error of ``validation``; NaN after
             :meth:`from_state`.
     """
@@ -107,7 +110,7 @@ class StackedPredictor:
         self.combination = combination
         self.validation_parts: dict[str, Tensor] = {}
         self.validation = self._in_unit(combination.validation)
-        self.validation_loss = float("nan")
+        self.validation_loss, self.is_refit = float("nan"), False
         self._training = training
         self._last: tuple[AttributedGraph, dict[str, NDArray]] | None = None
         self._matched: tuple[AttributedGraph, NDArray[np.int64] | None] | None = None
@@ -160,7 +163,8 @@ class StackedPredictor:
             network = min(network, other, key=lambda one: min(one.history[0].validation_losses))
             of_network, combination = combine(network)
         at_val = {name: p[val] for name, p in (predictions | of_network).items()}
-        if settings.refit and problem.drawn and not graph.compact:
+        is_refit = settings.refit and problem.drawn and not graph.compact
+        if is_refit:
             used = combination.used
             if "labels" in used:
                 used.add("neighbours")  # its predictions are inputs of the model `labels`
@@ -176,7 +180,7 @@ class StackedPredictor:
                         left_out[name][inside] = p[val[inside]]
                 both = np.sort(np.concatenate([train, val]))
                 components, predictions = fit_again(replace(to, train=both))
-            combination = combination.fit_again(at_val, left_out, to)
+            combination, at_val = combination.fit_again(at_val, left_out, to), left_out
             if reads_labels:
                 of_network = _network_part(network, graph, components)
         training = TrainingNodes.fit(graph, components.train)
@@ -184,6 +188,7 @@ class StackedPredictor:
         stack._last = graph, predictions | of_network
         stack._matched = graph, components.train
         stack.validation_parts = {name: stack._in_unit(p) for name, p in at_val.items()}
+        stack.is_refit = is_refit
         truth = problem.y[problem.val].numpy()
         stack.validation_loss = mean_loss(stack.validation.numpy(), truth, is_class=is_class)
         return stack
