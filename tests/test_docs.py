@@ -23,10 +23,6 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
-def python_blocks(page: Path) -> list[str]:
-    return [code for language, code in FENCE.findall(page.read_text()) if language == "python"]
-
-
 def trains(page: Path) -> bool:
     """Return True if the blocks of a page train models, which takes seconds."""
     return any(
@@ -52,7 +48,7 @@ def run_command(line: str) -> None:
     [
         pytest.param(page, marks=[pytest.mark.slow] if trains(page) else [])
         for page in PAGES
-        if python_blocks(page)
+        if "```python" in page.read_text()
     ],
     ids=lambda page: str(page.relative_to(ROOT / "docs")),
 )
@@ -75,6 +71,12 @@ def test_code_blocks_of_each_page_run_without_error(
         elif language == "sh" and block.startswith("gattn "):
             for line in block.replace("\\\n", "").splitlines():
                 run_command(line)
+
+
+def test_pages_of_the_documentation_write_files_of_different_names() -> None:
+    pattern = r'(?:--out |to_csv\("|open\(")([a-z][\w.]*)'
+    names = [name for page in PAGES for name in {*re.findall(pattern, page.read_text())}]
+    assert sorted(names) == sorted(set(names))
 
 
 def test_settings_page_equals_the_output_of_docs_tools_settings() -> None:
@@ -128,15 +130,13 @@ def test_page_of_call_paths_names_only_files_and_functions_that_exist() -> None:
 
 def test_every_documentation_page_is_in_the_navigation() -> None:
     text = (ROOT / "mkdocs.yml").read_text()
-    listed = set(re.findall(r"(\S+\.md)$", text, re.MULTILINE))
     there = {str(page.relative_to(ROOT / "docs")) for page in PAGES}
-    assert listed == there
+    assert set(re.findall(r"(\S+\.md)$", text, re.MULTILINE)) == there
 
 
 def test_newest_changelog_section_has_the_version_of_the_package() -> None:
     headings = re.findall(r"^## \[(.+?)\](.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    released = [(version, date) for version, date in headings if version != "Unreleased"]
-    version, date = released[0]
+    version, date = next(heading for heading in headings if heading[0] != "Unreleased")
     assert version == gattn.__version__
     assert re.fullmatch(r" - \d{4}-\d\d-\d\d", date)
 
