@@ -15,7 +15,7 @@ namespace gattn::GATTN_ISA {
 template <class T, class Function>
 GATTN_INLINE void with_channels([[maybe_unused]] i64 channels, const Function& function) {
 #ifdef GATTN_FIXED_CHANNELS
-  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, bf16>) switch (channels) {
+  if constexpr (has_fixed_channels<T>) switch (channels) {
       case 4: return function.template operator()<4>();
       case 8: return function.template operator()<8>();
       case 16: return function.template operator()<16>();

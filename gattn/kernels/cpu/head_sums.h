@@ -54,10 +54,8 @@ struct Number {
 };
 template <int L> struct Register {
   i64 head, channel;
-  Vector<float, L> of(const float* from, i64 begin) const {
-    Vector<float, L> values;
-    std::memcpy(&values, from + begin + channel, sizeof(values));
-    return values;
+  template <class T> auto of(const T* from, i64 begin) const {
+    return read_lanes<L>(from + begin + channel);
   }
 };
 
@@ -93,7 +91,7 @@ constexpr bool accumulate = true;
 // `term` reads numbers of type T and returns one summand.
 template <int C, class T, bool accumulates = false, class A, class Term>
 GATTN_INLINE void sums_of_heads(A* __restrict to, i64 heads, i64 channels, const Term& term) {
-  constexpr bool registers = std::is_same_v<T, float> && C >= 4 && register_bytes >= 32;
+  constexpr bool registers = has_fixed_channels<T> && C >= 4 && register_bytes >= 32;
   i64 x = 0;
   if constexpr (registers) {
     constexpr int L = std::min<int>(C, register_bytes / sizeof(float));

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstring>
-#include <type_traits>
 
 #include "scalar.h"
 
@@ -56,6 +56,23 @@ template <int C, class Step> GATTN_INLINE void for_channels(i64 n, const Step& s
   }
 }
 
+template <class A, int L> struct VectorOf {
+  typedef A type __attribute__((vector_size(L * sizeof(A))));
+};
+template <class A, int L> using Vector = typename VectorOf<A, L>::type;
+
+// Read L numbers of a row into a register, in which bf16 becomes fp32.
+template <int L, std::floating_point A> GATTN_INLINE Vector<A, L> read_lanes(const A* from) {
+  Vector<A, L> values;
+  std::memcpy(&values, from, sizeof(values));
+  return values;
+}
+template <int L> GATTN_INLINE Vector<float, L> read_lanes(const bf16* from) {
+  Vector<std::uint16_t, L> bits;
+  std::memcpy(&bits, from, sizeof(bits));
+  return Vector<float, L>(__builtin_convertvector(bits, Vector<std::uint32_t, L>) << 16);
+}
+
 // Sum the L numbers of a register: its halves are added until one number is left.
 template <int L, class A> GATTN_INLINE A sum_of_lanes(const A* part) {
   if constexpr (L == 1) {
@@ -63,12 +80,9 @@ template <int L, class A> GATTN_INLINE A sum_of_lanes(const A* part) {
   } else if constexpr (L == 2) {
     return part[0] + part[1];
   } else {
-    typedef A Half __attribute__((vector_size(L / 2 * sizeof(A))));
-    Half low, high;
-    std::memcpy(&low, part, sizeof(Half)), std::memcpy(&high, part + L / 2, sizeof(Half));
-    low += high;
+    const Vector<A, L / 2> sums = read_lanes<L / 2>(part) + read_lanes<L / 2>(part + L / 2);
     A half[L / 2];
-    std::memcpy(half, &low, sizeof(Half));
+    std::memcpy(half, &sums, sizeof(sums));
     return sum_of_lanes<L / 2>(half);
   }
 }
@@ -135,40 +149,35 @@ constexpr int register_bytes = 32;
 constexpr int register_bytes = 16;
 #endif
 
-template <class A, int L> struct VectorOf {
-  typedef A type __attribute__((vector_size(L * sizeof(A))));
-};
-template <class A, int L> using Vector = typename VectorOf<A, L>::type;
-
 // Compute a weighted sum of rows: to_x += sum over t < count of weight(t)[x] times row(t) from
 // offset(x) on, for each head x; `to` is [heads, c]. If is_first, the previous values of `to` are
 // ignored. The sums of several heads are computed together; their number is limited by the number
-// of registers. For fp32, they are explicit vectors, because the compiler would store an array of
-// vectors in memory.
+// of registers. For fp32 and bf16, they are explicit vectors, because the compiler would store an
+// array of vectors in memory.
 template <int C, class T, class A, class Weight, class Row, class Offset>
 GATTN_INLINE void add_rows(A* __restrict to, bool is_first, i64 count, i64 heads, i64 channels,
                            const Weight& weight, const Row& row, const Offset& offset) {
   i64 x = 0;
-  if constexpr (C > 0 && std::is_same_v<T, float>) {
+  if constexpr (C > 0 && has_fixed_channels<T>) {
     constexpr int L = std::min<int>(C, register_bytes / sizeof(float));
     // Number of vectors of one head that are summed together.
     constexpr int vectors = std::min(C / L, 8);
     using Lanes = Vector<float, L>;
     const auto sums = [&]<int H>(std::integral_constant<int, H>) {
       for (int k = 0; k < C; k += vectors * L) {
-        Lanes sum[H * vectors] = {}, values;
+        Lanes sum[H * vectors] = {};
         if (!is_first) {
 #pragma GCC unroll 8
           for (int u = 0; u < H * vectors; ++u)
-            std::memcpy(&sum[u], to + (x + u / vectors) * C + k + u % vectors * L, sizeof(Lanes));
+            sum[u] = read_lanes<L>(to + (x + u / vectors) * C + k + u % vectors * L);
         }
         for (i64 t = 0; t < count; ++t) {
-          const float *from = row(t) + k, *factor = weight(t) + x;
+          const T* from = row(t) + k;
+          const float* factor = weight(t) + x;
 #pragma GCC unroll 8
-          for (int u = 0; u < H * vectors; ++u) {
-            std::memcpy(&values, from + offset(x + u / vectors) + u % vectors * L, sizeof(Lanes));
-            sum[u] += factor[u / vectors] * values;
-          }
+          for (int u = 0; u < H * vectors; ++u)
+            sum[u] += factor[u / vectors] *
+                      read_lanes<L>(from + offset(x + u / vectors) + u % vectors * L);
         }
 #pragma GCC unroll 8
         for (int u = 0; u < H * vectors; ++u)
@@ -228,15 +237,14 @@ template <int C, class A> inline void axpy_matrices(A* __restrict to, const A* _
       using Lanes = Vector<A, L>;
       const i64 count = width<R>(rows);
       const A *factor = weight + x * count, *from = matrix + x * count * C;
-      Lanes sum[H * vectors], values;
+      Lanes sum[H * vectors];
 #pragma GCC unroll 8
-      for (int u = 0; u < H * vectors; ++u) std::memcpy(&sum[u], to + x * C + u * L, sizeof(Lanes));
+      for (int u = 0; u < H * vectors; ++u) sum[u] = read_lanes<L>(to + x * C + u * L);
       for (i64 r = 0; r < count; ++r) {
 #pragma GCC unroll 8
         for (int u = 0; u < H * vectors; ++u) {
           const i64 y = u / vectors * count + r;
-          std::memcpy(&values, from + y * C + u % vectors * L, sizeof(Lanes));
-          sum[u] += factor[y] * values;
+          sum[u] += factor[y] * read_lanes<L>(from + y * C + u % vectors * L);
         }
       }
 #pragma GCC unroll 8

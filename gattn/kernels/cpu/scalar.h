@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 namespace gattn::GATTN_ISA {
 
@@ -25,6 +26,10 @@ template <> struct accumulator<double> {
   using type = double;
 };
 template <class T> using acc_t = typename accumulator<T>::type;
+
+// The loops for these dtypes are compiled for the common numbers of channels.
+template <class T> constexpr bool has_fixed_channels =
+    std::is_same_v<T, float> || std::is_same_v<T, bf16>;
 
 template <class A> constexpr A infinity = std::numeric_limits<A>::infinity();
 
