@@ -13,8 +13,6 @@ from gattn.compat.torch import uncompiled_optimizers
 
 PRIOR_ROWS = 8.0
 """Strength of the prior on the weight of a component, as a number of additional observations."""
-ALONE_ROWS = 16
-"""Minimum number of observations from which a single component is chosen instead of a mixture."""
 STEPS = 60
 SHRINKAGES = 101
 """Number of factors of :func:`fit_shrinkage` that are tried."""
@@ -38,10 +36,7 @@ def fit_mixture(
         \max\Bigl(0, 1 - \frac{\sigma^2}{(\hat w - w_0)^2 n s^2}\Bigr)
 
     where :math:`\hat w` is the minimum without the prior, and :math:`\sigma^2` is the mean squared
-    error there: a difference within one standard error of :math:`\hat w` is no evidence. If one of
-    the components alone has a lower mean squared error than the mixture, by more than one standard
-    error of the difference, the result is 0 or 1. This needs at least 16 observations, because the
-    standard error of fewer is too uncertain.
+    error there: a difference within one standard error of :math:`\hat w` is no evidence.
 
     The errors for molecules of one group, such as a scaffold, are correlated. The number of
     observations is then :math:`n = (\sum_g n_g)^2 / \sum_g n_g^2`, where :math:`n_g` is the number
@@ -80,23 +75,15 @@ def fit_mixture(
     total, product = float(apart.sum()), float((weight * e * (e - f)).sum())
     added = PRIOR_ROWS * total / count
 
-    def losses(w: float) -> Tensor:
-        return weight * (((1 - w) * e + w * f).square() - w**2 * x)
-
     free = product / total
-    slopes = weight * (((1 - free) * e + free * f) * (e - f) + free * x)
-    noise = max(float(losses(free).mean()), 0.0) * _design_effect(slopes, group)
+    mixed = (1 - free) * e + free * f
+    slopes = weight * (mixed * (e - f) + free * x)
+    loss = float((weight * (mixed.square() - free**2 * x)).mean())
+    noise = max(loss, 0.0) * _design_effect(slopes, group)
     signal = (free - prior) ** 2 * total
     trust = max(0.0, 1 - noise / signal) if signal > 0 else 0.0
     ridge = (product + added * prior) / (total + added)
-    mixed = min(max(prior + trust * (ridge - prior), 0.0), 1.0)
-
-    if count < ALONE_ROWS:
-        return mixed
-    alone = min((0.0, 1.0), key=lambda w: float(losses(w).sum()))
-    worse = losses(mixed) - losses(alone)
-    variance = worse.square().mean() / len(e) * _design_effect(worse, group)
-    return alone if worse.mean() > variance.sqrt() else mixed
+    return min(max(prior + trust * (ridge - prior), 0.0), 1.0)
 
 
 def _design_effect(values: Tensor, group: Tensor) -> float:
