@@ -27,10 +27,6 @@ MULTIPLICATIVE = {"dim": 2, "attention_mode": "multiplicative-self-attention"}
 LAYERS = {
     "GATConv": (lambda p: p.GATConv(6, 4, 2, edge_dim=3), (X, EDGES, WIDE)),
     "GATConv, thin": (lambda p: p.GATConv(6, 4, 2, edge_dim=1), (X, EDGES, THIN)),
-    "GATConv, thin, no loops": (
-        lambda p: p.GATConv(6, 4, 2, edge_dim=1, add_self_loops=False),
-        (X, EDGES, THIN),
-    ),
     "GATConv, bipartite": (
         lambda p: p.GATConv((6, 6), 4, 2, add_self_loops=False),
         ((X, X.sin()), EDGES),
@@ -47,10 +43,7 @@ LAYERS = {
     "FAConv": (lambda p: p.FAConv(6), (X, X.sin(), EDGES)),
     "GATEConv": (_gate, (X, EDGES, WIDE)),
     "RGATConv": (lambda p: p.RGATConv(6, 4, 2, heads=2, edge_dim=3), (X, EDGES, KINDS, WIDE)),
-    "RGATConv, thin": (
-        lambda p: p.RGATConv(6, 4, 2, heads=2, edge_dim=1, concat=False),
-        (X, EDGES, KINDS, THIN),
-    ),
+    "RGATConv, thin": (lambda p: p.RGATConv(6, 4, 2, edge_dim=1), (X, EDGES, KINDS, THIN)),
     "RGATConv, multiplicative": (
         lambda p: p.RGATConv(6, 4, 2, heads=2, **MULTIPLICATIVE),
         (X, EDGES, KINDS),
@@ -62,10 +55,8 @@ LAYERS = {
         lambda p: p.HEATConv(6, 4, 2, 2, 3, 3, 2, heads=2),
         (X, EDGES, KINDS[:5], KINDS, WIDE),
     ),
-    "HypergraphConv": (
-        lambda p: p.HypergraphConv(6, 4, True, heads=2),
-        (X, EDGES, torch.ones(5), X.sin()),
-    ),
+    "HypergraphConv": (lambda p: p.HypergraphConv(6, 4, True, heads=2), (X, EDGES, None, X.sin())),
+    "PointTransformerConv": (lambda p: p.PointTransformerConv(6, 4), (X, WIDE[:5], EDGES)),
     "HANConv": (lambda p: p.HANConv(6, 4, TYPES, 2), ({"paper": X}, {TO_ITSELF: EDGES})),
     "HGTConv": (lambda p: p.HGTConv(6, 4, TYPES, 2), ({"paper": X}, {TO_ITSELF: EDGES})),
 }

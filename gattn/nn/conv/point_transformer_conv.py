@@ -86,13 +86,11 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         if torch.compiler.is_compiling():
             # Compiled code always applies the networks to all edges at once.
             return ""
-        networks = {"pos_nn": self.pos_nn, "attn_nn": self.attn_nn}
-        reasons = {
-            name: why_not_row_wise(network)
-            for name, network in networks.items()
-            if network is not None
-        }
-        return next((f"{name}: {reason}" for name, reason in reasons.items() if reason), "")
+        for name, network in (("pos_nn", self.pos_nn), ("attn_nn", self.attn_nn)):
+            reason = "" if network is None else why_not_row_wise(network)
+            if reason:
+                return f"{name}: {reason}"
+        return ""
 
     def forward(
         self,
@@ -141,11 +139,12 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         key, query = project(self.lin_src, x_src), project(self.lin_dst, x_dst)
         value = project(self.lin, x_src)
         graph, (key, value, pos_src) = graph.fetch_source_rows(key, value, pos_src)
-        sum_values = self._sum_edge_by_edge
-        if self.fused:
-            is_linear = self.attn_nn is None and is_plain(self.pos_nn)
-            sum_values = self._sum_node_terms if is_linear else self._sum_in_chunks
-        return sum_values(query, key, value, (pos_src, pos_dst), graph, terms)
+        pos = pos_src, pos_dst
+        if not self.fused:
+            return self._sum_edge_by_edge((key, query), (value, x_dst), pos, graph, terms)
+        is_linear = self.attn_nn is None and is_plain(self.pos_nn)
+        sum_values = self._sum_node_terms if is_linear else self._sum_in_chunks
+        return sum_values(query, key, value, pos, graph, terms)
 
     def _sum_node_terms(
         self, query: Tensor, key: Tensor, value: Tensor, pos: PairTensor, graph: Graph,
@@ -235,25 +234,25 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         return (value + self.pos_nn(difference)).unsqueeze(-1)
 
     def _sum_edge_by_edge(
-        self, query: Tensor, key: Tensor, value: Tensor, pos: PairTensor, graph: Graph,
-        terms: EdgeTerms,
-    ) -> Tensor:  # fmt: skip
-        """Return the weighted sums of the values, [n, c], computed by PyG's message passing from
-        the arguments of :meth:`_sum_node_terms`. Raises RuntimeError if attention weights are
-        recorded, and ValueError if a subclass overrides the method that reads one of the ``terms``.
+        self, alpha: PairTensor, x: PairTensor, pos: PairTensor, graph: Graph, terms: EdgeTerms
+    ) -> Tensor:
+        """Return the weighted sums of the values, [n, c], computed by PyG's message passing with
+        its names: ``alpha`` has the keys and the queries, and ``x`` the values and the features of
+        the destinations. Raises RuntimeError if attention weights are recorded, and ValueError if a
+        subclass overrides the method that reads one of the ``terms``.
         """
         self.record_edge_by_edge(None, graph)
-        # propagate_type: (query: Tensor, key: Tensor, value: Tensor, pos: PairTensor)
+        # propagate_type: (x: PairTensor, pos: PairTensor, alpha: PairTensor)
         with self.bind_terms(terms):
-            return self.propagate(graph.edge_index, query=query, key=key, value=value, pos=pos)
+            return self.propagate(graph.edge_index, x=x, pos=pos, alpha=alpha)
 
     def message(
         self,
-        query_i: Tensor,
-        key_j: Tensor,
-        value_j: Tensor,
+        x_j: Tensor,
         pos_i: Tensor,
         pos_j: Tensor,
+        alpha_i: Tensor,
+        alpha_j: Tensor,
         index: Tensor,
         ptr: OptTensor,
         size_i: int | None,
@@ -261,12 +260,12 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         """Return the values of the source nodes, [e, c], multiplied by the attention weights.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
-        Queries, keys and values of the ends are [e, c], positions [e, 3], and ``index`` [e] is the
-        destination.
+        The values x_j, queries alpha_i and keys alpha_j are [e, c], positions [e, 3], and ``index``
+        [e] is the destination.
         """
         offset = self.pos_nn(pos_i - pos_j)
-        score = self._with_offset(query_i, key_j, offset)
-        return self.softmax(score, index, ptr, size_i) * (value_j + offset)
+        score = self._with_offset(alpha_i, alpha_j, offset)
+        return self.softmax(score, index, ptr, size_i) * (x_j + offset)
 
 
 def _pair(name: str, x: Tensor | PairTensor, channels: object) -> PairTensor:
