@@ -217,12 +217,13 @@ class FAConv(pyg.FAConv, AttentionConv):
         """
         graph, weight = read_edges(edge_index, edge_weight, x, x, self_loops=self.add_self_loops)
         wide = acc_dtype(x.dtype)
+        ends = graph if self.flow == "source_to_target" else graph.transpose()
         if weight is None:
-            degree = graph.in_degree().to(wide)
+            degree = ends.in_degree().to(wide)
         else:
             weight = as_columns(weight).to(wide)
             weight = _add_identity(edge_index, weight, x) if self.add_self_loops else weight
-            degree = sum_incoming(weight, graph).squeeze(1)
+            degree = sum_incoming(weight, ends).squeeze(1)
         scale = degree.pow(-0.5)
         scale = scale.masked_fill(scale == torch.inf, 0).view(-1, 1, 1)
         norm = edge_dot(scale, scale, graph)

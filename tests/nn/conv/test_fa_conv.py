@@ -3,9 +3,11 @@ import torch
 
 from gattn.nn import FAConv
 
+REVERSE = {"flow": "target_to_source"}
+
 
 @pytest.mark.parametrize(
-    "options", [{}, {"eps": 0.0}, {"add_self_loops": False}, {"normalize": False}], ids=str
+    "options", [{}, {"eps": 0.0}, {"add_self_loops": False}, {"normalize": False}, REVERSE], ids=str
 )
 def test_fa_conv_matches_pyg_on_unusual_graphs(beside_pyg, dtype, options):
     pair = beside_pyg.pair("FAConv", 6, dtype=dtype, **options)
