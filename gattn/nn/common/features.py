@@ -202,9 +202,9 @@ def folded_score(lin: Any, x: Tensor, att: Tensor, name: str = "x") -> Tensor:
     if not is_product(lin):
         return head_scores(split_heads(project(lin, x, name), att.shape[-1]), att)[0]
     check_features(name, x, lin.weight.shape[1], lin.weight)
-    heads, channels = att.shape[-2:]
-    weight = lin.weight.view(heads, channels, x.shape[-1])
-    folded = (att.transpose(0, 1) @ weight).squeeze(1)
+    weight = lin.weight.unflatten(0, att.shape[-2:])
+    # Not a transpose: DistributedDataParallel warns if the gradient of a has other strides than a.
+    folded = (att.reshape(-1, 1, att.shape[-1]) @ weight).squeeze(1)
     return infinite_as_nan(project(lambda x: F.linear(x, folded), x)).flatten(1)
 
 

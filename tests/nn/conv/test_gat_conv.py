@@ -107,6 +107,12 @@ def test_sparse_dropout_drops_stored_entries_only():
         SparseDropout(1.5)
 
 
+def test_gradients_of_gat_conv_have_the_strides_of_their_parameters():
+    layer, edge_index = GATConv(6, 4, heads=2, edge_dim=3), torch.tensor([[0, 1], [1, 2]])
+    layer(torch.randn(3, 6), edge_index, torch.randn(2, 3)).sum().backward()
+    assert all(p.grad.stride() == p.stride() for p in layer.parameters())
+
+
 def test_attention_weights_are_in_the_callers_order_of_edges():
     edge_index = torch.tensor([[3, 0, 1, 2, 0, 0], [1, 1, 0, 2, 1, 0]])
     layer = GATConv(4, 3, heads=2)
