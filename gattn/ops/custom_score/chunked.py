@@ -432,8 +432,8 @@ def _forbid_random() -> Iterator[None]:
 
 
 def _random_state(device: torch.device) -> Tensor:
-    """Return the state of the random generator of a device."""
-    if device.type == "cpu":
+    """Return the state of the random generator of a device; meta tensors have none of their own."""
+    if device.type in ("cpu", "meta"):
         return torch.get_rng_state()
     return torch.get_device_module(device).get_rng_state(device)
 

@@ -30,6 +30,11 @@ def test_res_gated_graph_conv_raises_error_for_missing_or_unexpected_edge_featur
         ResGatedGraphConv(6, 4, edge_dim=2)(x, edge_index)
 
 
+def test_res_gated_graph_conv_of_meta_tensors_returns_the_shape_of_its_output():
+    x, edge_index = torch.empty(4, 6, device="meta"), torch.empty(2, 3, device="meta").long()
+    assert ResGatedGraphConv(6, 5).to("meta")(x, edge_index).shape == (4, 5)
+
+
 GATES = [torch.nn.Softmax(dim=1), lambda gate: gate.softmax(1), torch.nn.PReLU(4)]
 
 
