@@ -52,6 +52,7 @@ def train(
         metrics = train_run(run, out, on_epoch=lambda record: on_progress(0, str(record)), log=say)
     show_metrics(metrics, "links")
     graph = "GRAPH --nodes NODES" if "nodes" in settings else "GRAPH"
+    graph += " --bipartite" if settings.get("bipartite") else ""
     say(
         f"{out / 'report.html'} is the report\n"
         f"to propose links: gattn links predict {quoted(out)} {graph} --top 100 --out OUT.csv"

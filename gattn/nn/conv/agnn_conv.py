@@ -28,7 +28,8 @@ class AGNNConv(pyg.AGNNConv, AttentionConv):
         requires_grad: whether the temperature beta is learned; else it is 1.
         add_self_loops: whether each node also attends to itself: self-loops in the input are
             replaced by one self-loop per node.
-        **kwargs: arguments of ``torch_geometric.nn.MessagePassing``.
+        **kwargs: arguments of ``torch_geometric.nn.MessagePassing``, of which
+            ``decomposed_layers`` is ignored.
 
     Shapes:
         - **input:** x [n, d], or [b, n, d] for b sets of features on one set of edges; edges as
